@@ -14,17 +14,17 @@ IMAGE         ?= docker.io/library/busybox:1
 PULL_IMAGE    ?= docker.io/library/hello-world:latest
 MISSING_IMAGE ?= missing.invalid/missing:1
 
-# The modules inside this one. The comparison with the kubelet is apart: it builds
-# without cgo, so it has no race detector, and its coverage is that of other code.
+# The modules inside this one. The comparison with the kubelet is separate: it builds without cgo,
+# so the race detector is not available, and it covers code of other modules.
 PEER    := ./test/peer
 NESTED  := $(filter-out $(PEER),$(shell find . -mindepth 2 -name go.mod -printf '%h\n' | sort))
 MODULES := . $(NESTED)
 
-# Comparisons of $(PEER), or those that P names: make peer-long P=eviction
+# The comparisons of $(PEER). P selects some of them: make peer-long P=eviction
 P          ?= $(shell cd $(PEER) && grep -rl --include='*_test.go' '^func TestPeer' . | xargs -r -n1 dirname | sort -u)
 PEER_TEST  := CGO_ENABLED=0 $(GO) test -vet=off -ldflags='-s -w' -count=1
 
-# The linter is a program of its own, kept out of go.mod and built once per version.
+# The linter is not in go.mod. It is built once per version.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kubeparts/golangci-lint-$(LINT_VERSION)
 LINT  := $(CACHE)/golangci-lint
 
@@ -33,13 +33,13 @@ LINT  := $(CACHE)/golangci-lint
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' Makefile
 
-test: ## all tests: needs Go only, no root, no network beyond modules
+test: ## run all tests that need only Go: no root, no network except for modules
 	$(GO) test ./...
 
-race: ## all tests under the race detector, in random order (needs a C compiler)
+race: ## run all tests under the race detector, in random order (needs a C compiler)
 	@for m in $(MODULES); do echo "== $$m"; (cd $$m && CGO_ENABLED=1 $(GO) test -vet=off -race -shuffle=on ./...) || exit 1; done
 
-lint: $(LINT) ## lint and formatting of all modules, with the pinned golangci-lint
+lint: $(LINT) ## check lint rules and formatting of all modules with the pinned golangci-lint
 	@for m in $(MODULES) $(PEER); do \
 		cgo=; [ $$m != $(PEER) ] || cgo=CGO_ENABLED=0; \
 		echo "== $$m"; (cd $$m && env $$cgo $(LINT) run --config $(CURDIR)/.golangci.yml ./...) || exit 1; \
@@ -51,11 +51,11 @@ fmt: $(LINT) ## format all code (gofumpt, gci)
 generate: ## run go generate
 	$(GO) generate ./...
 
-golden: ## rewrite golden files and the weight table; read the diff
+golden: ## rewrite golden files and the dependency table; review the diff
 	@grep -rl --include='*_test.go' --exclude-dir=testdata '"github.com/cockroachdb/datadriven"' . | \
 	xargs -rn1 dirname | sort -u | while read -r dir; do (cd "$$dir" && CGO_ENABLED=0 $(GO) test -count=1 . -args -rewrite) || exit 1; done
 
-fuzz: ## run every fuzzer for FUZZTIME (20s) each
+fuzz: ## run each fuzz test for FUZZTIME (20s)
 	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && cache=$$($(GO) env GOCACHE)/fuzz && \
 	grep -rHo --include='*_test.go' --exclude-dir=testdata '^func Fuzz[A-Za-z0-9_]*' . | \
 	sed 's|/[^/]*:func | |' | sort | while read -r dir name; do \
@@ -69,27 +69,27 @@ fuzz: ## run every fuzzer for FUZZTIME (20s) each
 			if ! echo "$$out" | grep -q '^ *context deadline exceeded$$' || echo "$$out" | grep -q 'Failing input'; then \
 				echo "$$out"; exit 1; \
 			fi; \
-			echo "== again: the fuzzer took the end of its time for an error"; \
+			echo "== running it again: the fuzzer reported the end of its time as an error"; \
 		done; \
 		echo "$$out"; \
 	done
 
-hostile: ## attack the example agent from all sides for HOSTILE_FOR (10m) with fresh seeds, or first with HOSTILE_SEED
+hostile: ## attack the example agent for HOSTILE_FOR (10m) with random seeds; HOSTILE_SEED sets the first seed
 	HOSTILE_FOR=$(HOSTILE_FOR) HOSTILE_SEED=$(HOSTILE_SEED) $(GO) test -tags hostile -count=1 -timeout 0 -v -run '^TestHostile$$' ./test/hostile
 
-hostile-short: ## a short attack, always with the same seed
+hostile-short: ## run a short attack, always with the same seed
 	$(GO) test -tags hostile -count=1 -v ./test/hostile
 
-bench: ## run every benchmark once, or for BENCHTIME (say 1s)
+bench: ## run each benchmark once, or for BENCHTIME (such as 1s)
 	$(GO) test -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./...
 
-bench-node: ## what an agent costs at 110 and 500 pods: idle, with probes, with churn; ARGS as of test/nodecost
+bench-node: ## measure the cost of an agent with 110 and 500 pods: idle, with probes, with churn; ARGS: see test/nodecost
 	$(GO) run ./test/nodecost $(ARGS)
 
-bench-report: ## measure every figure and write docs/benchmarks.md; E2E_LOG names output of make e2e
+bench-report: ## run the benchmarks and write docs/benchmarks.md; E2E_LOG: a file with the output of make e2e
 	$(GO) run ./test/benchreport $(if $(E2E_LOG),-e2e $(E2E_LOG))
 
-cover: ## statement coverage per package; below MIN_COVER (85) percent fails, examples and tools exempt
+cover: ## report statement coverage; fails if a package is below MIN_COVER (85) percent, except examples and tools
 	@out=$$(for m in $(MODULES); do (cd $$m && $(GO) test -vet=off -cover ./...) || exit 1; done) || { echo "$$out"; exit 1; }; \
 	echo "$$out" | sed -nE 's/^(ok)?[[:space:]]+([^[:space:]]+)[[:space:]].*coverage: ([0-9.]+)%.*/\3 \2/p' | \
 	awk -v min=$(MIN_COVER) ' \
@@ -97,49 +97,49 @@ cover: ## statement coverage per package; below MIN_COVER (85) percent fails, ex
 		{ printf "%6s%%  %s%s\n", $$1, $$2, note; note = "" } \
 		END { exit bad }'
 
-peer: ## compare decisions with the kubelet's own packages: fixed seeds, then for FRESH (0s) each others of the last long run
+peer: ## compare decisions with the kubelet's own packages: fixed seeds, then other seeds of the last long run for FRESH (0s) each
 	@cd $(PEER) && PEER_FRESH=$(FRESH) $(PEER_TEST) $(if $(filter command,$(origin P)),$(P),./...)
 
-peer-long: ## play N (200000) scenarios of each comparison; continues where it stopped
+peer-long: ## run N (200000) scenarios of each comparison; continues where it stopped
 	@cd $(PEER) && for p in $(P); do PEER_LONG=$(N) $(PEER_TEST) -timeout 0 -run '^TestPeer' -v $$p || exit 1; done
 
-peer-record: ## write the rules and their seeds into the records
+peer-record: ## write the rules and their seeds to the records
 	@cd $(PEER) && for p in $(P); do PEER_RECORD=1 $(PEER_TEST) -timeout 1h -run '^TestPeer' $$p || exit 1; done
 
-peer-mutate: ## check that each of MUTATIONS (60) mutations of our decision code is found; writes the tables
+peer-mutate: ## check that the comparisons find MUTATIONS (60) mutations of our decision code; writes the tables
 	@cd $(PEER) && for p in $(P); do CGO_ENABLED=0 $(GO) run ./mutate -write -n $(MUTATIONS) $$p || exit 1; done
 
-peer-cover: ## report which statements of our decision code the comparisons reach
+peer-cover: ## report which statements of our decision code the comparisons execute
 	@cd $(PEER) && CGO_ENABLED=0 $(GO) run ./cover $(P)
 
 peer-page: ## write docs/how-we-know.md from the records
 	@cd $(PEER) && CGO_ENABLED=0 $(GO) run ./page
 
-e2e: ## real pods on a real containerd that it starts, and packages on this kernel: root on Debian
+e2e: ## run end-to-end tests: real pods on a containerd that it starts, and tests of this kernel; needs root on Debian
 	$(GO) test -vet=off -tags e2e -count=1 -timeout 45m -parallel 5 -v ./test/e2e
 	@grep -rlE --include='*_test.go' '^//go:build.*\be2e\b' . | xargs -r -n1 dirname | grep -vx ./test/e2e | sort -u | \
 	xargs -r $(GO) test -vet=off -p 1 -tags e2e -count=1 -v -run '^TestE2E'
 
-e2e-runtimes: ## the tests of test/e2e on containerd 2.4, 1.7 and 1.6 in turn, and what passed on each: root on Debian
+e2e-runtimes: ## run test/e2e on containerd 2.4, 1.7 and 1.6, and report the results of each; needs root on Debian
 	test/e2e/runtimes.sh
 
-conformance-cri: ## check the runtime behind SOCKET; IMAGE, PULL_IMAGE, MISSING_IMAGE, CGROUP_PARENT: see fakecri/conformance
+conformance-cri: ## check the CRI runtime at SOCKET; IMAGE, PULL_IMAGE, MISSING_IMAGE, CGROUP_PARENT: see fakecri/conformance
 	@KPCRI_SOCKET="$(SOCKET)" KPCRI_IMAGE="$(IMAGE)" KPCRI_PULL_IMAGE="$(PULL_IMAGE)" KPCRI_MISSING_IMAGE="$(MISSING_IMAGE)" \
 		KPCRI_CGROUP_PARENT="$(CGROUP_PARENT)" $(GO) test -tags conformance -count=1 -v -run '^TestSocket$$' ./fakecri/conformance
 
-conformance-17: ## conformance-cri on a containerd 1.7 that it starts and stops: root on Debian
+conformance-17: ## run conformance-cri on a containerd 1.7 that it starts and stops; needs root on Debian
 	test/testbed/conformance.sh 1.7
 
-test-cgroup2: ## the tests that need cgroup v2, PSI or a machine to kill, in QEMU: root on Debian
+test-cgroup2: ## run the tests that need cgroup v2, PSI or a disposable machine, in QEMU; needs root on Debian
 	@grep -rl --include='*_test.go' '^//go:build.*cgroup2' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \
 		CGO_ENABLED=0 KPCGROUP2_OPTS="$(CGROUP2_OPTS)" $(GO) test -tags cgroup2 -count=1 -v -run '^TestCgroup2' \
 			-exec "$(CURDIR)/test/cgroup2/run.sh --" "$$dir" </dev/null || exit 1; \
 	done
 
-run: ## run the example agent on an in-process runtime
+run: ## run the example agent on the embedded runtime
 	$(GO) run ./examples/minimal-agent
 
-ci: ## everything a change must pass
+ci: ## run all checks that a change must pass
 	.ci/run
 
 $(LINT):

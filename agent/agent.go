@@ -26,21 +26,21 @@ import (
 	"github.com/kubeparts/kubeparts/status/nodestatus"
 )
 
-// ErrRan is returned by a second [Agent.Run].
+// ErrRan is returned when [Agent.Run] is called a second time.
 var ErrRan = errors.New("an Agent runs only once")
 
-// Agent runs the pods of a node. Make it with [New]; all methods are safe for concurrent
-// use. What they return is shared and must not be modified.
+// Agent runs the pods of a node. Create it with [New]. All methods are safe for concurrent use.
+// Their results are shared and must not be modified.
 type Agent struct {
 	cfg     Config
 	pods    *podloop.Loop
 	node    *nodeloop.Loop
-	changes coalesce.Signal // of pods, node and health
+	changes coalesce.Signal // signals changes of pods, node and health
 	ran     atomic.Bool
 }
 
-// New returns an Agent that has started nothing and opened nothing. The error reports every
-// problem with c.
+// New returns an Agent. It starts nothing and opens nothing. The error reports every problem
+// with c.
 func New(c Config) (*Agent, error) {
 	if err := c.problems(); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func New(c Config) (*Agent, error) {
 		a.node = node
 	}
 	groups, errCgroups := a.newCgroups()
-	// Also without a node: all problems are reported at once.
+	// Continue without a node loop, so that all problems are reported at once.
 	pods, errPods := podloop.New(a.podConfig(groups))
 	if err := errors.Join(errNode, errCgroups, errPods); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
@@ -67,7 +67,7 @@ func New(c Config) (*Agent, error) {
 	return a, nil
 }
 
-// localHost configures the default of [Config].Host.
+// localHost returns the configuration of the default [Config].Host.
 func (a *Agent) localHost() host.LocalConfig {
 	c := host.LocalConfig{
 		Runtime: a.cfg.Runtime, Images: a.cfg.Runtime, NodeName: a.cfg.NodeName,
@@ -80,14 +80,14 @@ func (a *Agent) localHost() host.LocalConfig {
 	return c
 }
 
-// newCgroups returns what keeps the cgroups of pods, nil if the runtime does.
+// newCgroups returns the manager of pod cgroups, nil if the runtime manages them.
 func (a *Agent) newCgroups() (podloop.Cgroups, error) {
 	if a.cfg.Cgroups == nil {
 		return nil, nil
 	}
 	c := *a.cfg.Cgroups
 	if a.cfg.EnforceAllocatable {
-		// What eviction keeps free is not subtracted: it has to act before the kernel does.
+		// Eviction thresholds are not subtracted: eviction must act before the kernel does.
 		c.Allocatable = func() corev1.ResourceList {
 			return nodestatus.Allocatable(a.Node().Status.Capacity, []corev1.ResourceList{a.cfg.Reserved})
 		}
@@ -95,8 +95,8 @@ func (a *Agent) newCgroups() (podloop.Cgroups, error) {
 	return cgroups.New(c)
 }
 
-// nodeConfig configures the node loop, and podConfig the pod loop. Each calls the other by
-// functions: when they run, both exist.
+// nodeConfig returns the configuration of the node loop. The node loop and the pod loop call
+// each other through functions, which are only called when both exist.
 func (a *Agent) nodeConfig() nodeloop.Config {
 	c := &a.cfg
 	return nodeloop.Config{
@@ -132,6 +132,7 @@ func (a *Agent) nodeConfig() nodeloop.Config {
 	}
 }
 
+// podConfig returns the configuration of the pod loop.
 func (a *Agent) podConfig(groups podloop.Cgroups) podloop.Config {
 	c := &a.cfg
 	config := podloop.Config{
@@ -156,8 +157,8 @@ func (a *Agent) podConfig(groups podloop.Cgroups) podloop.Config {
 	return config
 }
 
-// nodeForPods is what the pod loop asks of the node. Without a node loop, which could not be
-// made, it is good enough to check the rest of the configuration.
+// nodeForPods returns the node's functions for the pod loop. If the node loop could not be
+// created, the result only serves to validate the rest of the configuration.
 func (a *Agent) nodeForPods() podloop.Node {
 	n := podloop.Node{
 		Facts: func() podrunner.Facts { return a.node.Facts() },
@@ -177,11 +178,11 @@ func (a *Agent) nodeForPods() podloop.Node {
 	return n
 }
 
-// Run serves until ctx is done, joins what it has started and returns nil. Pods run on; the
-// next agent of this Name adopts them. It returns an error if another agent uses Root, if an
-// allocator can't be restored, or if a source has returned.
+// Run serves until ctx is done, then joins its goroutines and returns nil. Pods keep running;
+// the next agent of this Name adopts them. Run returns an error if another agent uses Root, if
+// an allocator can't be restored, or if a source has returned.
 //
-// To end the pods before Run returns, call [Agent.StopPods] before ctx is done.
+// To stop the pods before Run returns, call [Agent.StopPods] before ctx is done.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	if !a.ran.CompareAndSwap(false, true) {
 		return ErrRan
@@ -192,14 +193,14 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	return run(ctx,
-		// The node loop comes first: pods need the node's facts. It stops last: until the
-		// statuses of pods are saved the runtime's state counts.
+		// The node loop starts first, because pods need the node's facts. It stops last,
+		// because the runtime's state matters until the pods' statuses are saved.
 		part{"node", a.node.Run},
 		part{"pods", a.pods.Run},
 	)
 }
 
-// lockRoot creates Root and keeps other agents out of it.
+// lockRoot creates Root and locks it against other agents.
 func (a *Agent) lockRoot() (unlock func() error, err error) {
 	if a.cfg.Root == "" {
 		return func() error { return nil }, nil
@@ -210,16 +211,18 @@ func (a *Agent) lockRoot() (unlock func() error, err error) {
 	return filelock.Lock(filepath.Join(a.cfg.Root, "lock"))
 }
 
-// StopPods ends all pods in the order of their priority, and returns when no container runs
-// and the statuses of the pods are published. From its call until Run ends no pod is
-// admitted, and the node is not ready. If ctx is cancelled first, the agent goes on: pods that
-// were not told to end run on, and static pods that have ended begin again. A machine can call
-// its shutdown off.
+// StopPods stops all pods in the order of their priority. It returns when no container runs and
+// the statuses of the pods are published. From this call until Run returns, no pod is admitted
+// and the node is not ready.
 //
-// A zero how gives each pod its own grace period, and also removes everything that is left of
-// the pods. With any other how their logs and exited containers stay.
+// If ctx is cancelled first, for example because the machine's shutdown was called off, the
+// agent continues: pods that were not yet stopped keep running, and static pods that have ended
+// start again.
 //
-// Call it while Run runs. The context of Run has to outlive it:
+// With a zero how each pod has its own grace period, and all data of the pods is removed. With
+// any other how their logs and exited containers are kept.
+//
+// Call StopPods while Run runs. The context of Run must outlive it:
 //
 //	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 //	defer stop()
@@ -241,8 +244,8 @@ func (a *Agent) StopPods(ctx context.Context, how podworker.ShutdownConfig) erro
 	return fmt.Errorf("agent: stop pods: %w", err)
 }
 
-// Kill ends one pod for good, as an eviction does, and returns when none of its containers
-// runs. The error reports that the pod is unknown, or that ctx is done first.
+// Kill stops one pod for good, as an eviction does, and returns when none of its containers
+// runs. It returns an error if the pod is unknown or if ctx is done first.
 func (a *Agent) Kill(ctx context.Context, pod types.UID, how podworker.KillOptions) error {
 	if err := a.pods.Kill(ctx, pod, how); err != nil {
 		return fmt.Errorf("agent: kill pod %s: %w", pod, err)
@@ -250,20 +253,20 @@ func (a *Agent) Kill(ctx context.Context, pod types.UID, how podworker.KillOptio
 	return nil
 }
 
-// Sync reports that something has changed on which these pods depend: an object, a device, a
-// credential, their status at the API server. A refused static pod is asked about again; any
-// other pod is synced, and its status is published again. It never blocks, and may be called
-// from any hook; a sink that calls it in each Publish for the same pod has that pod published
-// for ever. Before Run it does nothing.
+// Sync reports a change of something that these pods depend on: an object, a device, a
+// credential, their status at the API server. A refused static pod goes through admission
+// again; any other pod is synced and its status is published again. Sync never blocks and may
+// be called from any hook. A sink must not call it in each Publish for the same pod, or the
+// agent publishes that pod's status without end. Before Run it does nothing.
 func (a *Agent) Sync(pods ...types.UID) { a.pods.Sync(pods...) }
 
-// SyncAll is Sync for all pods. It also has the node computed again.
+// SyncAll is Sync for all pods. It also recomputes the node.
 func (a *Agent) SyncAll() {
 	a.node.Recompute()
 	a.pods.SyncAll()
 }
 
-// Changes returns a channel that holds a message whenever the result of Pods, Node or Health
-// has changed since the last message was taken, and one at the beginning. It is closed when
+// Changes returns a channel that receives a message at the beginning, and whenever the result
+// of Pods, Node or Health has changed since the last message was received. It is closed when
 // ctx is done.
 func (a *Agent) Changes(ctx context.Context) <-chan struct{} { return a.changes.Subscribe(ctx) }

@@ -17,13 +17,15 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/volumes"
 )
 
-// ErrUnknownPod is returned for a pod that no source defines and of which nothing is left.
+// ErrUnknownPod is returned for a pod that no source defines and that has no data left on the
+// node.
 var ErrUnknownPod = podloop.ErrUnknownPod
 
-// ErrNotAsked is the error of the check "runtime" until the runtime was asked for its state.
+// ErrNotAsked is the error of the health check "runtime" until the runtime's status was
+// requested once.
 var ErrNotAsked = nodeloop.ErrNotAsked
 
-// Pods returns the pods that a source defines or that have left something on the node, by
+// Pods returns the pods that a source defines or that have data left on the node, ordered by
 // namespace and name.
 func (a *Agent) Pods() []Pod {
 	known := a.pods.Pods()
@@ -34,7 +36,7 @@ func (a *Agent) Pods() []Pod {
 	return pods
 }
 
-// Pod returns one of Pods, and false if there is no such pod.
+// Pod returns the pod with this UID as Pods does, and false if it does not exist.
 func (a *Agent) Pod(uid types.UID) (Pod, bool) {
 	p, known := a.pods.Pod(uid)
 	if !known {
@@ -43,8 +45,8 @@ func (a *Agent) Pod(uid types.UID) (Pod, bool) {
 	return podOf(p), true
 }
 
-// Probes returns the probes of a pod, in the order of its containers, of each startup,
-// readiness, liveness. It returns nil for an unknown pod.
+// Probes returns the probes of a pod in the order of its containers, and of each container
+// startup, readiness, liveness. It returns nil for an unknown pod.
 func (a *Agent) Probes(pod types.UID) []Probe {
 	var probes []Probe
 	for _, p := range a.pods.Probes(pod) {
@@ -57,12 +59,12 @@ func podOf(p podloop.Pod) Pod {
 	return Pod{Spec: p.Spec, Source: p.Source, State: State(p.State), Runtime: p.Runtime}
 }
 
-// Node returns the node as a kubelet would report it, after [Config].NodeStatus. The same
-// pointer is returned until the node differs.
+// Node returns the node as a kubelet would report it, with the changes of [Config].NodeStatus.
+// It returns the same pointer until the node changes.
 func (a *Agent) Node() *corev1.Node { return a.node.Node() }
 
-// clusterNode returns the node by which pods are admitted: that of the API server if it can
-// be found, because it has the labels and taints that others have set.
+// clusterNode returns the node for admission: the API server's if it can be found, because that
+// one has the labels and taints set by other programs.
 func (a *Agent) clusterNode(ctx context.Context) (*corev1.Node, error) {
 	own, err := a.node.AwaitNode(ctx)
 	if err != nil || a.cfg.Cluster.Node == nil {
@@ -72,11 +74,12 @@ func (a *Agent) clusterNode(ctx context.Context) (*corev1.Node, error) {
 	if err == nil {
 		return node, nil
 	}
-	a.cfg.Logger.DebugContext(ctx, "could not find the node in the cluster, using the agent's own", "node", a.cfg.NodeName, "err", err)
+	a.cfg.Logger.DebugContext(ctx, "could not find the node in the cluster, admission uses the agent's own node", "node", a.cfg.NodeName, "err", err)
 	return own, nil
 }
 
-// mounter returns what mounts volumes in memory. Without one they are on the disk.
+// mounter returns the mounter of memory-backed volumes. Without one, such volumes are on the
+// disk.
 func (c *Config) mounter() volumes.Mounter {
 	if c.Host.Mounter == nil {
 		return noMounts{}
@@ -84,7 +87,7 @@ func (c *Config) mounter() volumes.Mounter {
 	return c.Host.Mounter
 }
 
-// noMounts leaves volumes in memory on the disk.
+// noMounts keeps memory-backed volumes on the disk.
 type noMounts struct{}
 
 // Tmpfs implements [volumes.Mounter].
@@ -96,20 +99,20 @@ func (noMounts) Unmount(string) error { return nil }
 // Mounts implements [volumes.Mounter].
 func (noMounts) Mounts() ([]volumes.MountPoint, error) { return nil, nil }
 
-// RelistedAt returns when the newest complete list of the runtime's pods began. Zero: the
-// runtime was not listed yet.
+// RelistedAt returns when the newest complete list of the runtime's pods began. It is zero if
+// the runtime was not listed yet.
 func (a *Agent) RelistedAt() time.Time { return a.pods.RelistedAt() }
 
-// Summary measures the node and its pods: the kubelet's stats summary. It may be a second
-// old. Beside an error the summary has what could be measured.
+// Summary returns the kubelet's stats summary of the node and its pods. It may be up to a
+// second old. With an error, it returns the summary of what could be measured.
 func (a *Agent) Summary(ctx context.Context) (*statsapi.Summary, error) { return a.node.Summary(ctx) }
 
-// Explain returns why a pod is in its state, and what comes next. It measures the node. The
-// error is [ErrUnknownPod] if there is no such pod; beside another error the Explanation has
-// what could be found out.
+// Explain returns why a pod is in its state and what comes next. It measures the node. The
+// error is [ErrUnknownPod] if the pod does not exist. With any other error, the Explanation has
+// the facts that could be found.
 func (a *Agent) Explain(ctx context.Context, pod types.UID) (Explanation, error) {
 	e, err := a.pods.Explain(ctx, pod)
-	if errors.Is(err, podloop.ErrUnknownPod) { // it went just now
+	if errors.Is(err, podloop.ErrUnknownPod) { // removed in the meantime
 		return Explanation{}, fmt.Errorf("agent: %w", err)
 	}
 	ranking, errRanking := a.node.Ranking(ctx)
@@ -120,7 +123,7 @@ func (a *Agent) Explain(ctx context.Context, pod types.UID) (Explanation, error)
 	if e.Pod.State.MayRun() {
 		explanation.Rank = ranking.Words(pod)
 	}
-	if e.Pod.State.MayRun() || len(e.Next) > 0 { // something is to be done in the runtime
+	if e.Pod.State.MayRun() || len(e.Next) > 0 { // the agent still needs the runtime for this pod
 		explanation.Why = append(a.runtimeTrouble(), explanation.Why...)
 	}
 	if err := errors.Join(err, errRanking); err != nil {
@@ -129,20 +132,20 @@ func (a *Agent) Explain(ctx context.Context, pod types.UID) (Explanation, error)
 	return explanation, nil
 }
 
-// runtimeTrouble returns why the runtime does not run pods, nil if it does. A runtime that does
-// not answer can't be listed either, so it is one sentence.
+// runtimeTrouble returns why the runtime does not run pods, nil if it does. It returns at most
+// one reason: a runtime that does not answer can't be listed either.
 func (a *Agent) runtimeTrouble() []string {
 	if err := a.node.RuntimeReady(); err != nil {
 		return []string{"the container runtime is not ready: " + strings.ReplaceAll(err.Error(), "\n", "; ")}
 	}
 	if err := a.pods.Healthy(); err != nil {
-		return []string{"the pods of the container runtime can't be listed: " + err.Error()}
+		return []string{"could not list the pods of the container runtime: " + err.Error()}
 	}
 	return nil
 }
 
-// Plan returns what eviction and garbage collection would do now. It does nothing about it.
-// Beside an error the Plan has what could be found out.
+// Plan returns what eviction and garbage collection would do now. It changes nothing. With an
+// error, the Plan has the parts that could be computed.
 func (a *Agent) Plan(ctx context.Context) (Plan, error) {
 	p, err := a.node.Plan(ctx)
 	if err != nil {
@@ -151,8 +154,8 @@ func (a *Agent) Plan(ctx context.Context) (Plan, error) {
 	return Plan(p), err
 }
 
-// PlanEviction returns the Eviction of Plan alone: it measures the node and its pods, and waits
-// for no garbage collection.
+// PlanEviction returns only the Eviction of Plan. It measures the node and its pods, and does
+// not wait for garbage collection.
 func (a *Agent) PlanEviction(ctx context.Context) (eviction.Decision, error) {
 	decision, err := a.node.PlanEviction(ctx)
 	if err != nil {
@@ -161,8 +164,8 @@ func (a *Agent) PlanEviction(ctx context.Context) (eviction.Decision, error) {
 	return decision, err
 }
 
-// Health returns the state of each part, in a fixed order: the runtime, the parts that run
-// pods, and those that keep the node usable.
+// Health returns the state of each part in a fixed order: the runtime, the parts that run pods,
+// the parts that keep the node usable.
 func (a *Agent) Health() []Check {
 	var checks []Check
 	node := a.node.Checks()

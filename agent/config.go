@@ -28,122 +28,120 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// DefaultMaxPods is how many pods a node runs unless [Config].MaxPods is set: the kubelet's
-// default.
+// DefaultMaxPods is the default of [Config].MaxPods, as in the kubelet.
 const DefaultMaxPods = 110
 
-// Config configures an Agent. The zero value of an optional field is its default. What the
-// fields refer to is retained and must not be modified afterwards.
+// Config configures an Agent. The zero value of an optional field is its default. Values that
+// the fields refer to are retained and must not be modified afterwards.
 type Config struct {
-	// Name marks what this agent creates on the runtime, as the label io.kubeparts.agent.
-	// Agents that share a runtime have different names. It is a valid label value. Required.
+	// Name is the value of the label io.kubeparts.agent on everything that this agent creates
+	// on the runtime. Agents that share a runtime need different names. It must be a valid
+	// label value. Required.
 	Name string
-	// NodeName is the name of the node, a DNS subdomain. Pods carry it, and events and the
-	// node's status do. Required.
+	// NodeName is the name of the node, a DNS subdomain. It is set in pods, events and the
+	// node's status. Required.
 	NodeName string
 	// Runtime is the container runtime. Required.
 	Runtime Runtime
-	// Sources define the pods that the node runs. No pod is ended for being undefined before
-	// each source has called set once. Of two sources that define one pod, the source that
-	// defined it first has it. Required.
+	// Sources define the pods of the node. No pod is stopped as undefined before each source
+	// has called set once. If two sources define the same pod, the source that defined it first
+	// owns it. Required.
 	Sources []Source
 
-	// Lister lists pods in place of Runtime in relists, at less cost. The CRI client of
-	// package agent/cri has one. Optional.
+	// Lister replaces Runtime in relists and costs less. The CRI client of package agent/cri
+	// has one. Optional.
 	Lister pleg.Lister
 	// Host is the machine. Default: [host.Local] with the folders of this Config.
 	Host *host.Host
-	// Root is the folder of what the agent keeps for pods: volumes, hosts files, termination
+	// Root is the folder of the agent's files for pods: volumes, hosts files, termination
 	// messages, seccomp profiles. It is created if it does not exist, and locked while Run
-	// runs. Empty: pods have no hosts files and no termination messages, and pods with
-	// volumes of the built-in types are refused. Otherwise absolute.
+	// runs. If empty, pods have no hosts files and no termination messages, and pods with
+	// volumes of the built-in types are refused. Otherwise it must be absolute.
 	Root string
-	// PodLogs is the folder of container logs, such as /var/log/pods. Folders in it that
-	// belong to no pod are removed, so that no two agents may share one. Empty: containers
-	// have no logs, and logs are neither rotated nor removed. Otherwise absolute.
+	// PodLogs is the folder of container logs, such as /var/log/pods. Folders in it that belong
+	// to no pod are removed, so two agents must not share it. If empty, containers have no
+	// logs, and no logs are rotated or removed. Otherwise it must be absolute.
 	PodLogs string
 	// ContainerLogs is the folder with a link to the log of each container, such as
-	// /var/log/containers, where log shippers look. Empty: there are no links. Otherwise
-	// absolute, with PodLogs.
+	// /var/log/containers, which log shippers read. If empty, no links are created. Otherwise
+	// it must be absolute, and PodLogs must be set.
 	ContainerLogs string
-	// State stores what a restarted agent must know: statuses, back-offs, ages of images,
-	// pull records, the position in the kernel's log. Default: files below Root, or memory
-	// if Root is empty.
+	// State stores what a restarted agent must know: statuses, back-offs, ages of images, pull
+	// records, the position in the kernel's log. Default: files below Root, or memory if Root
+	// is empty.
 	State state.Store
-	// TakeOver has the agent treat all pods of the runtime as its own, as a kubelet does,
-	// and not only those that carry its Name. It ends and removes pods that no source
-	// defines, whatever program created them.
+	// TakeOver makes the agent manage all pods of the runtime, as a kubelet does, and not only
+	// those with its Name. It stops and removes pods that no source defines, whatever program
+	// created them.
 	TakeOver bool
 
-	// Cluster finds what pods refer to beyond this node. Optional.
+	// Cluster finds objects that pods refer to outside this node. Optional.
 	Cluster Cluster
-	// Statuses receives the status of each pod when it has changed, such as
-	// [status.APIServer]. State receives them too. Optional.
+	// Statuses receives each changed pod status, such as [status.APIServer]. State also stores
+	// them. Optional.
 	Statuses status.Sink
-	// Events receives the events that a kubelet would record, from several goroutines.
+	// Events receives the events that a kubelet would record. Several goroutines call it.
 	// Optional.
 	Events EventRecorder
-	// NodeStatus changes the node that [Agent.Node] returns and admission uses: extended
-	// resources, labels, conditions of its own, ports. It is called with a node that it may
-	// modify, whenever the node is computed. It does no I/O and calls no method of the
-	// Agent. Call [Agent.SyncAll] when what it would do has changed. Pods get an extended
-	// resource only if an allocator hands it out. Optional.
+	// NodeStatus modifies the node that [Agent.Node] returns and admission uses: extended
+	// resources, labels, own conditions, ports. It is called each time the node is computed,
+	// with a node that it may modify. It must not do I/O or call methods of the Agent. Call
+	// [Agent.SyncAll] when its effect would change. Pods get an extended resource only if an
+	// allocator hands it out. Optional.
 	NodeStatus func(*corev1.Node)
-	// Version is the agent's own version, which the node reports as its kubeletVersion.
-	// Optional.
+	// Version is the agent's own version. The node reports it as its kubeletVersion. Optional.
 	Version string
 
-	// Reserved is kept from pods for the system and for the agent: it is subtracted from the
-	// node's capacity. Optional.
+	// Reserved is subtracted from the node's capacity for the system and the agent. Optional.
 	Reserved corev1.ResourceList
-	// MaxPods is how many pods may run at once. Default [DefaultMaxPods].
+	// MaxPods is the largest number of pods that run at once. Default [DefaultMaxPods].
 	MaxPods int
-	// StaticPods decides whether pods of other sources than the API server are critical.
+	// StaticPods decides whether pods of sources other than the API server are critical.
 	// Default [CriticalStaticPods].
 	StaticPods StaticPodPolicy
 	// Pods is the policy for containers and sandboxes: DNS, sysctls, seccomp, limits.
 	Pods podrunner.Policy
-	// Eviction is the policy for ending pods before the node runs out of a resource. Its
-	// zero value has no thresholds; [eviction.ParseThresholds] with no settings returns the
+	// Eviction is the policy for evicting pods before the node runs out of a resource. Its zero
+	// value has no thresholds; [eviction.ParseThresholds] without settings returns the
 	// kubelet's defaults.
 	Eviction eviction.Policy
-	// ImageGC is the policy for removing unused images, ContainerGC that for containers that
-	// have exited.
+	// ImageGC is the policy for removing unused images, ContainerGC the policy for removing
+	// exited containers.
 	ImageGC     imagegc.Policy
 	ContainerGC containergc.Policy
-	// Images is the policy for pulls.
+	// Images is the policy for image pulls.
 	Images images.Policy
-	// Restarts delays restarts of containers. Its Clock is that of this Config.
+	// Restarts is the back-off of container restarts. Its Clock defaults to that of this Config.
 	Restarts lifecycle.BackoffConfig
 	// Logs is the policy for rotating the logs of running containers.
 	Logs logrotate.Policy
 	// SyncPeriod is the longest time between two syncs of a pod. Default 1m.
 	SyncPeriod time.Duration
-	// Cgroups has the agent create a cgroup for each pod. Nil: the runtime places
-	// containers, and nothing limits a pod as a whole.
+	// Cgroups makes the agent create a cgroup for each pod. If nil, the runtime places
+	// containers, and no cgroup limits a pod as a whole.
 	Cgroups *cgroups.Config
-	// EnforceAllocatable limits all pods together to what the node has for them: it fills in
-	// Allocatable of Cgroups, which it needs.
+	// EnforceAllocatable limits all pods together to the node's allocatable resources: it sets
+	// Allocatable of Cgroups. It requires Cgroups.
 	EnforceAllocatable bool
 
-	// Admission is asked about each pod after the built-in handlers, in this order, for one
-	// pod at a time. A handler that hangs delays other admissions only; after 30 seconds the
-	// pod is refused. An admitted pod whose spec is edited is asked about again, as a pod that
-	// is added: if the edit is refused, the version before it runs on. Optional.
+	// Admission handlers decide about each pod after the built-in handlers, in this order and
+	// for one pod at a time. A handler that hangs delays only other admissions; after 30
+	// seconds the pod is refused. When the spec of an admitted pod is edited, they are called
+	// as for a new pod. If they refuse the edit, the previous version keeps running. Optional.
 	Admission []lifecycle.NamedHandler
-	// Allocators are asked after Admission, in this order, and hand out shares of the node
-	// to containers. Optional.
+	// Allocators are called after Admission, in this order, and hand out shares of the node to
+	// containers. Optional.
 	Allocators []resources.Allocator
-	// Volumes are asked before the built-in volume types. The first that supports a volume
-	// gets it. They need a Root. Optional.
+	// Volumes are tried before the built-in volume types. The first plugin that supports a
+	// volume handles it. They require Root. Optional.
 	Volumes []volumes.Plugin
-	// Credentials are asked after the pod's imagePullSecrets, in this order. Optional.
+	// Credentials are used after the pod's imagePullSecrets, in this order. Optional.
 	Credentials []images.CredentialProvider
 	// Observers are callbacks of all parts, for metrics and consoles. Optional.
 	Observers Observers
 
-	// Random returns random numbers from 0 up to 1, which spread retries and syncs in time.
-	// Several goroutines call it. Default: that of math/rand/v2.
+	// Random returns random numbers in [0,1) that spread retries and syncs over time. Several
+	// goroutines call it. Default: the generator of math/rand/v2.
 	Random func() float64
 	// Clock is the time source. Default: the system clock.
 	Clock clock.WithTicker
@@ -158,19 +156,19 @@ const (
 	// CriticalStaticPods are never evicted, are admitted under pressure and preempt other
 	// pods, as in the kubelet.
 	CriticalStaticPods StaticPodPolicy = iota
-	// OrdinaryStaticPods are treated by their priority: for nodes without an API server, on
-	// which all pods are static.
+	// OrdinaryStaticPods are treated by their priority. This suits nodes without an API server,
+	// on which all pods are static.
 	OrdinaryStaticPods
 )
 
-// Validate reports every problem with c, joined. The policies of the managers are checked
-// too; it reads no file and calls nothing.
+// Validate reports every problem with c, joined. It also checks the policies of the managers.
+// It reads no file and calls nothing.
 func (c Config) Validate() error {
 	_, err := New(c)
 	return err
 }
 
-// problems reports what is wrong with the fields that no manager checks.
+// problems reports problems with the fields that no manager checks.
 func (c Config) problems() error {
 	var errs []error
 	missing := func(field string) { errs = append(errs, fmt.Errorf("agent: %s is required", field)) }
@@ -209,7 +207,7 @@ func (c Config) problems() error {
 		errs = append(errs, fmt.Errorf("agent: MaxPods is %d, want at least 0", c.MaxPods))
 	}
 	if c.StaticPods > OrdinaryStaticPods {
-		errs = append(errs, fmt.Errorf("agent: StaticPods is %d, which is no policy", c.StaticPods))
+		errs = append(errs, fmt.Errorf("agent: StaticPods is %d, which is not a StaticPodPolicy", c.StaticPods))
 	}
 	if c.EnforceAllocatable && c.Cgroups == nil {
 		errs = append(errs, errors.New("agent: EnforceAllocatable needs Cgroups"))
@@ -217,6 +215,7 @@ func (c Config) problems() error {
 	return errors.Join(append(errs, c.hookProblems()...)...)
 }
 
+// sourceProblems reports problems with Sources.
 func (c Config) sourceProblems() (errs []error) {
 	if len(c.Sources) == 0 {
 		errs = append(errs, errors.New("agent: Sources is required"))
@@ -237,7 +236,7 @@ func (c Config) sourceProblems() (errs []error) {
 	return errs
 }
 
-// hookProblems reports hooks that are nil, and names that two hooks of a kind share.
+// hookProblems reports nil hooks and duplicate names of hooks of the same kind.
 func (c Config) hookProblems() (errs []error) {
 	check := func(field string, n int, name func(int) (string, bool)) {
 		seen := map[string]bool{}
@@ -250,7 +249,7 @@ func (c Config) hookProblems() (errs []error) {
 			case strings.TrimSpace(name) == "":
 				errs = append(errs, fmt.Errorf("agent: %s[%d] has no name", field, i))
 			case seen[name]:
-				errs = append(errs, fmt.Errorf("agent: %s[%d]: another one has the name %q", field, i, name))
+				errs = append(errs, fmt.Errorf("agent: %s[%d]: another entry has the name %q", field, i, name))
 			}
 			seen[name] = true
 		}
@@ -278,7 +277,7 @@ func nameOf(hook interface{ Name() string }) (string, bool) {
 	return hook.Name(), true
 }
 
-// withDefaults fills in what is not set.
+// withDefaults returns c with the defaults of the fields that are not set.
 func (c Config) withDefaults() Config {
 	if c.MaxPods == 0 {
 		c.MaxPods = DefaultMaxPods

@@ -66,7 +66,7 @@ func TestConfig_EveryProblemIsReported(t *testing.T) {
 		}, []string{`Sources[1]: another source has the name "a"`, `Sources[1] ("a") has no Run`, "Sources[2] has no Name"}},
 		{"host", func(c *agent.Config) { c.Host = &host.Host{} }, []string{"Host.Facts is required"}},
 		{"numbers", func(c *agent.Config) { c.MaxPods, c.StaticPods, c.SyncPeriod = -1, 7, -time.Second }, []string{
-			"MaxPods is -1", "StaticPods is 7, which is no policy",
+			"MaxPods is -1", "StaticPods is 7, which is not a StaticPodPolicy",
 		}},
 		{"cgroups", func(c *agent.Config) { c.EnforceAllocatable = true }, []string{"EnforceAllocatable needs Cgroups"}},
 		{"nil hooks", func(c *agent.Config) {
@@ -80,7 +80,7 @@ func TestConfig_EveryProblemIsReported(t *testing.T) {
 				return lifecycle.PodAdmitResult{Admit: true}
 			})
 			c.Admission = []lifecycle.NamedHandler{{Name: "quota", Handler: admit}, {Name: "quota", Handler: admit}, {Handler: admit}}
-		}, []string{`Admission[1]: another one has the name "quota"`, "Admission[2] has no name"}},
+		}, []string{`Admission[1]: another entry has the name "quota"`, "Admission[2] has no name"}},
 		{"policies of managers", func(c *agent.Config) {
 			c.Logs = logrotate.Policy{MaxFiles: 1}
 			c.Cgroups = &cgroups.Config{Parent: "relative"}

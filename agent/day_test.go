@@ -21,9 +21,9 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// diary is what happened to pods: the states that they reached, and the reasons of events. Its
-// times are the hours and minutes at which the test changed something. Between two of these
-// the order of goroutines decides about seconds, and so about how often a container crashed.
+// diary records the states that pods reached and the reasons of events. Its times are those at
+// which the test changed something, in hours and minutes. Between two changes, the scheduling
+// of goroutines affects the seconds, and so how often a container crashed.
 type diary struct {
 	mu    sync.Mutex
 	time  string
@@ -36,7 +36,7 @@ func (d *diary) add(pod, what string) {
 	d.lines[fmt.Sprintf("%s %s %s", d.time, pod, what)] = true
 }
 
-// at sets the time of what follows.
+// at sets the time of the following entries.
 func (d *diary) at(sinceMidnight time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -57,8 +57,8 @@ func (d *diary) AnnotatedEventf(object runtime.Object, _ map[string]string, _, r
 	}
 }
 
-// A day with faults is the same each time that it is lived.
-func TestAgent_ADayRepeatsItself(t *testing.T) {
+// A simulated day with faults gives the same result each time.
+func TestAgent_SimulatedDayIsDeterministic(t *testing.T) {
 	first := liveADay(t)
 	if dayLength < 24*time.Hour {
 		require.Equal(t, first, liveADay(t))
@@ -112,7 +112,7 @@ func liveADay(t *testing.T) (lines []string) {
 	return lines
 }
 
-// weather is what happens to a node.
+// weather applies events to a node.
 type weather struct {
 	t       *testing.T
 	node    *fakecri.Node
@@ -121,7 +121,7 @@ type weather struct {
 	defined map[string]*corev1.Pod
 }
 
-// change has something happen.
+// change applies a random event.
 func (w *weather) change() {
 	w.t.Helper()
 	images := []string{"demo/web:1", "demo/job:1", "demo/crash:1", "demo/flaky:1", "demo/slow:1", "demo/hungry:1", "demo/hog:1"}
@@ -153,7 +153,7 @@ func (w *weather) change() {
 	}
 }
 
-// calm ends all faults.
+// calm stops all faults.
 func (w *weather) calm() {
 	for _, method := range []string{"StartContainer", "CreateContainer", "RunPodSandbox", "StopContainer", "RemovePodSandbox", "ListContainers"} {
 		w.node.Heal(method)

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// recorder gives the events of all parts to an [EventRecorder]: about references, as
-// client-go's recorder wants them of objects without a kind.
+// recorder passes events to an [EventRecorder]. It replaces pods and nodes by object
+// references, because client-go's recorder needs a kind, which typed objects don't have.
 type recorder struct{ to EventRecorder }
 
 // Eventf records an event without annotations.
@@ -25,7 +25,7 @@ func (r recorder) AnnotatedEventf(object runtime.Object, annotations map[string]
 	r.to.AnnotatedEventf(reference(object), annotations, eventtype, reason, messageFmt, args...)
 }
 
-// reference returns a reference to a pod or a node, and any other object as it is.
+// reference returns an object reference for a pod or a node, and any other object unchanged.
 func reference(object runtime.Object) runtime.Object {
 	switch o := object.(type) {
 	case *corev1.Pod:

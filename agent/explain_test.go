@@ -59,7 +59,7 @@ func TestAgent_Probes(t *testing.T) {
 	})
 }
 
-func TestAgent_ExplainOnATroubledNode(t *testing.T) {
+func TestAgent_ExplainWithRuntimeProblem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, web := newNode(t), newPod("web", "demo/web:1")
 		c := config(node, newSource(web).file())
@@ -71,7 +71,7 @@ func TestAgent_ExplainOnATroubledNode(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{"all its containers run and are ready"}, e.Why)
 		require.Empty(t, e.Next)
-		require.Contains(t, e.Rank, "number 1 of 1 to be evicted when nodefs.available runs short (nodefs.available<10%; ")
+		require.Contains(t, e.Rank, "number 1 of 1 in the eviction order for nodefs.available (nodefs.available<10%; ")
 
 		require.NoError(t, node.Fail("Status", fakecri.Fault{Err: errors.New("it starts")}))
 		after(time.Minute)
@@ -83,12 +83,12 @@ func TestAgent_ExplainOnATroubledNode(t *testing.T) {
 		require.NoError(t, node.Fail("ListPodSandbox", fakecri.Fault{Err: errors.New("no list")}))
 		after(5 * time.Minute)
 		e, _ = a.Explain(t.Context(), web.UID)
-		require.Contains(t, e.Why[0], "the pods of the container runtime can't be listed: pleg was last seen active")
+		require.Contains(t, e.Why[0], "could not list the pods of the container runtime: pleg was last seen active")
 	})
 }
 
-// A pod that holds nothing of the node has no rank, and needs no runtime.
-func TestAgent_ExplainOfAnEnd(t *testing.T) {
+// A pod that uses no resources of the node has no rank, and its explanation needs no runtime.
+func TestAgent_ExplainEndedPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		job := newPod("job", "demo/job:1")
 		job.Spec.RestartPolicy = corev1.RestartPolicyNever

@@ -60,9 +60,9 @@ func (a *allocator) Release(pod types.UID) {
 	}
 }
 
-// Two allocators that set the same annotation: the container is not created, and its message
+// If two allocators set the same annotation, the container is not created, and its message
 // names both.
-func TestAgent_AllocatorsInConflict(t *testing.T) {
+func TestAgent_ConflictingAllocators(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := newPod("web", "demo/web:1")
 		c := config(newNode(t), newSource(web).file())
@@ -123,7 +123,7 @@ func (s sink) Publish(_ context.Context, c status.Change) error {
 func (sink) Forget(types.UID) {}
 
 // A pod of the API server can't make itself static by its annotation.
-func TestAgent_APIPodWithTheAnnotationOfAStaticOne(t *testing.T) {
+func TestAgent_APIPodWithStaticPodAnnotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := newPod("web", "demo/web:1")
 		web.Annotations = map[string]string{podspec.SourceAnnotation: podspec.SourceFile}
@@ -141,7 +141,8 @@ func TestAgent_APIPodWithTheAnnotationOfAStaticOne(t *testing.T) {
 	})
 }
 
-// What NodeStatus adds counts for admission, and a pod that asks for it needs an allocator.
+// Resources that NodeStatus adds are used by admission. A pod that requests one needs an
+// allocator.
 func TestAgent_ExtendedResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fpga = corev1.ResourceName("example.com/fpga")
@@ -165,8 +166,9 @@ func TestAgent_ExtendedResources(t *testing.T) {
 	})
 }
 
-// A cluster that needs a lookup which does not exist has the pod refused, by its field.
-func TestAgent_PodThatNeedsALookup(t *testing.T) {
+// If a pod needs a cluster lookup that does not exist, it is refused with a message that names
+// the field.
+func TestAgent_PodThatNeedsClusterLookup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPod("web", "demo/web:1")
 		p.Spec.Volumes = []corev1.Volume{{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}}}

@@ -18,23 +18,23 @@ import (
 	"github.com/kubeparts/kubeparts/pleg"
 )
 
-// Runtime is what the agent calls of cri.RuntimeService and cri.ImageManagerService. The
-// client of package agent/cri implements it, and so does a fakecri.Node. A runtime that does
-// not have an optional call returns the gRPC code Unimplemented, as CRI defines it. To
-// change some calls of a runtime, embed it.
+// Runtime is the part of cri.RuntimeService and cri.ImageManagerService that the agent calls.
+// The client of package agent/cri implements it, and so does a fakecri.Node. An optional call
+// that the runtime does not support returns the gRPC code Unimplemented, as CRI defines it. To
+// change single calls of a runtime, embed it.
 type Runtime interface {
 	RuntimeInfo
 	PodRuntime
 	NodeRuntime
 }
 
-// RuntimeInfo is what describes a runtime.
+// RuntimeInfo returns the version and the status of a runtime.
 type RuntimeInfo interface {
 	Version(ctx context.Context, apiVersion string) (*runtimeapi.VersionResponse, error)
 	Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error)
 }
 
-// PodRuntime is what runs and watches pods.
+// PodRuntime runs and watches pods.
 type PodRuntime interface {
 	pleg.Runtime
 	pleg.EventSource
@@ -44,7 +44,7 @@ type PodRuntime interface {
 	lifecycle.ExecRunner
 }
 
-// NodeRuntime is what measures the node, pulls images and removes what is not needed.
+// NodeRuntime measures the node, pulls images, and removes unused images and containers.
 type NodeRuntime interface {
 	stats.Runtime
 	stats.ImageService
@@ -57,56 +57,55 @@ type NodeRuntime interface {
 
 // Source defines pods.
 //
-// Pods of the source named "api" ([podspec.SourceAPI]) are as an API server has them: a
-// refused pod has failed, and a pod ends when it has a deletion timestamp. Pods of any other
-// source are static: a refused pod is asked about again when the node has changed, and they
-// are critical unless [Config].StaticPods is [OrdinaryStaticPods]. Mirror pods are not given
-// to set.
+// Pods of the source named "api" ([podspec.SourceAPI]) behave as pods of an API server: a
+// refused pod has failed, and a pod is stopped when it has a deletion timestamp. Pods of any
+// other source are static: a refused pod goes through admission again when the node has
+// changed, and they are critical unless [Config].StaticPods is [OrdinaryStaticPods]. Do not
+// pass mirror pods to set.
 //
 // A pod needs a UID, a namespace, a name and a container, all with names that are valid in the
-// API. A pod without them is left out: the check "sources" of [Agent.Health] names its fields.
-// Fields that the API server sets by default are not filled in; package podsource does that
-// for manifests.
+// API. An incomplete pod is skipped, and the check "sources" of [Agent.Health] names the
+// missing or invalid fields. The agent does not fill in the defaults of the API server; package
+// podsource does that for manifests.
 type Source struct {
-	// Name becomes the value of the annotation kubernetes.io/config.source of each pod,
-	// whatever the pod has there, so that no pod of an API server can make itself static.
-	// Two sources have different names. Required.
+	// Name becomes the value of the annotation kubernetes.io/config.source of each pod. It
+	// replaces the pod's own value, so that no pod of an API server can make itself static.
+	// Names of sources must differ. Required.
 	Name string
-	// Run calls set with all pods of the source: first when it knows them, and then whenever
-	// they have changed, until ctx is done. Set compares them with those of the previous
-	// call, by pointer first, and returns without waiting. It may be called by one goroutine
-	// at a time. Neither the slice nor the pods may be modified afterwards. If Run returns
-	// before ctx is done, so does [Agent.Run], with an error that names the source.
-	// Required.
+	// Run calls set with all pods of the source as soon as it knows them, and again whenever
+	// they have changed, until ctx is done. Set compares them with the pods of the previous
+	// call, by pointer first, and returns without waiting. It must not be called concurrently.
+	// Neither the slice nor the pods may be modified afterwards. If Run returns before ctx is
+	// done, [Agent.Run] returns too, with an error that names the source. Required.
 	Run func(ctx context.Context, set func(context.Context, []*corev1.Pod)) error
 }
 
-// Cluster finds what pods refer to beyond their node. A pod that needs a function that is nil
-// is refused, and the message names the pod's field.
+// Cluster finds objects that pods refer to outside their node. A pod that needs a nil function
+// is refused with a message that names the pod's field.
 type Cluster struct {
-	// Node returns the node as the API server has it, from a cache: its labels and taints
-	// decide about admission. It may call [Agent.Node]. Default, and after an error:
-	// [Agent.Node].
+	// Node returns the API server's node from a cache; admission uses its labels and taints. It
+	// may call [Agent.Node]. The default is [Agent.Node], which is also used after an error.
 	Node func(context.Context) (*corev1.Node, error)
-	// FreshNode asks the API server for the node. It is called if the node does not have the
-	// labels that a pod selects, because the scheduler may have seen newer ones. Default:
-	// Node.
+	// FreshNode gets the node from the API server. It is called if the node lacks the labels
+	// that a pod selects, because the scheduler may have seen newer labels. Default: Node.
 	FreshNode func(context.Context) (*corev1.Node, error)
-	// Objects finds ConfigMaps and Secrets. The agent calls Release when nothing of a pod is
-	// left, and not at the end of Run: pods outlive it, and watches are the program's to
-	// stop. After a change of an object call [Agent.Sync] for the pods that use it.
+	// Objects finds ConfigMaps and Secrets. The agent calls Release when a pod is completely
+	// removed. It does not call Release at the end of Run, because the pods keep running: the
+	// program stops its own watches. When an object has changed, call [Agent.Sync] for the pods
+	// that use it.
 	Objects podspec.Objects
 	// Tokens requests tokens of service accounts.
 	Tokens podspec.TokenFunc
-	// Services returns the services of a namespace, for the variables of containers.
+	// Services returns the services of a namespace, for the environment variables of
+	// containers.
 	Services func(namespace string) ([]*corev1.Service, error)
 	// RuntimeHandler returns the handler of a RuntimeClass. Default: each handler of the
-	// runtime is a class of its own name.
+	// runtime is a RuntimeClass of the same name.
 	RuntimeHandler func(class string) (string, error)
 }
 
 // EventRecorder records events; client-go's recorder implements it. The object is a
-// *corev1.ObjectReference, of a container with its field path.
+// *corev1.ObjectReference; for an event of a container its FieldPath is set.
 type EventRecorder interface {
 	AnnotatedEventf(object runtime.Object, annotations map[string]string, eventtype, reason, messageFmt string, args ...any)
 }

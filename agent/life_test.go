@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// The ordinary life of a pod, by its moves, its status and what the runtime has.
+// The normal life of a pod, with its moves, its status and its state in the runtime.
 func TestAgent_LifeOfAPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, pods, seen := newNode(t), newSource(), new(moves)
@@ -51,7 +51,7 @@ func TestAgent_LifeOfAPod(t *testing.T) {
 	})
 }
 
-// A pod runs on when its agent stops, and the next one adopts it.
+// A pod keeps running when its agent stops, and the next agent adopts it.
 func TestAgent_Adoption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, web, job := newNode(t), newPod("web", "demo/web:1"), newPod("job", "demo/job:1")
@@ -119,7 +119,7 @@ func condition(n *corev1.Node, t corev1.NodeConditionType) corev1.NodeCondition 
 }
 
 // A runtime that does not answer makes the node not ready after a while, and Health names it.
-func TestAgent_RuntimeThatHangs(t *testing.T) {
+func TestAgent_HungRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t)
 		a := start(t, config(node, newSource(newPod("web", "demo/web:1")).file()))
@@ -168,7 +168,7 @@ func TestAgent_StopPods(t *testing.T) {
 	})
 }
 
-// A shutdown that is called off leaves an agent that goes on.
+// The agent continues after a cancelled shutdown.
 func TestAgent_StopPodsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stubborn := newPod("stubborn", "demo/stubborn:1")
@@ -208,8 +208,8 @@ func TestAgent_ExplainAndPlan(t *testing.T) {
 	})
 }
 
-// A source that returns ends Run, which names it.
-func TestAgent_SourceThatReturns(t *testing.T) {
+// If a source returns, Run returns an error that names it.
+func TestAgent_SourceReturnsEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, err := agent.New(config(newNode(t), agent.Source{Name: "mine", Run: func(context.Context, func(context.Context, []*corev1.Pod)) error {
 			return context.DeadlineExceeded

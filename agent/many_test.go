@@ -18,8 +18,8 @@ import (
 	"github.com/kubeparts/kubeparts/oomwatch"
 )
 
-// Two agents with different names share a runtime, and neither touches what the other made.
-func TestAgent_TwoOnOneRuntime(t *testing.T) {
+// Two agents with different names share a runtime. Neither touches what the other created.
+func TestAgent_TwoAgentsOnOneRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, ones, twos := newNode(t), newSource(newPod("a", "demo/web:1")), newSource(newPod("b", "demo/web:1"))
 		one := start(t, config(node, ones.file()))
@@ -61,7 +61,7 @@ func (k kernel) Watch(ctx context.Context, _ oomwatch.Position, emit func(oomwat
 	return nil
 }
 
-// Two agents read the same kernel's log. The agent that has the container reports the kill.
+// Two agents read the same kernel log. The agent that owns the container reports the kill.
 func TestAgent_OneOOMKillIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t)
@@ -90,8 +90,8 @@ func TestAgent_OneOOMKillIsReportedOnce(t *testing.T) {
 	})
 }
 
-// A hundred agents on a hundred nodes in one process share nothing, and leave nothing behind.
-func TestAgent_Hundred(t *testing.T) {
+// A hundred agents on a hundred nodes in one process share nothing and leak nothing.
+func TestAgent_HundredAgentsInOneProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var agents []*running
 		for i := range 100 {
@@ -122,8 +122,8 @@ func (r *running) count(phase corev1.PodPhase) (n int) {
 	return n
 }
 
-// BenchmarkAgent_Idle measures what an idle agent with ten pods takes: heap and goroutines,
-// without those of its runtime in memory.
+// BenchmarkAgent_Idle measures the heap and the goroutines of an idle agent with ten pods,
+// without those of its in-memory runtime.
 func BenchmarkAgent_Idle(b *testing.B) {
 	const agents, pods = 20, 10
 	measure := func() (heap uint64, goroutines int) {

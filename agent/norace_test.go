@@ -4,5 +4,5 @@ package agent_test
 
 import "time"
 
-// dayLength is how long TestAgent_ADayRepeatsItself lives.
+// dayLength is the simulated time of TestAgent_SimulatedDayIsDeterministic.
 const dayLength = 24 * time.Hour

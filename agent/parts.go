@@ -12,9 +12,9 @@ type part struct {
 	run  func(context.Context) error
 }
 
-// run starts the parts in their order and, when ctx is done or a part has returned, stops and
-// joins them one after the other, the last one first. It returns the error of the part that
-// returned by itself.
+// run starts the parts in their order. When ctx is done or a part has returned, it stops and
+// joins them one after the other, the last one first. It returns the error of a part that
+// returned before it was stopped.
 func run(ctx context.Context, parts ...part) error {
 	type end struct {
 		of  int
@@ -43,7 +43,7 @@ func run(ctx context.Context, parts ...part) error {
 		join(e)
 		cause = results[e.of]
 		if cause == nil {
-			cause = fmt.Errorf("agent: %s ended before it was told to", parts[e.of].name)
+			cause = fmt.Errorf("agent: %s returned before it was stopped", parts[e.of].name)
 		}
 	}
 	for i := range slices.Backward(parts) {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// record is what parts did, in order.
+// record records what parts did, in order.
 type record struct {
 	mu    sync.Mutex
 	lines []string
@@ -22,7 +22,7 @@ func (r *record) add(line string) {
 	r.lines = append(r.lines, line)
 }
 
-// part returns a part that records when it starts and when it is told to stop.
+// part returns a part that records when it is started and stopped.
 func (r *record) part(name string) part {
 	return part{name, func(ctx context.Context) error {
 		r.add("start " + name)
@@ -47,7 +47,7 @@ func TestRun_StopsInReverseOrder(t *testing.T) {
 	})
 }
 
-func TestRun_ReturnsTheErrorOfThePartThatFailed(t *testing.T) {
+func TestRun_ReturnsErrorOfFailedPart(t *testing.T) {
 	broken := errors.New("broken")
 	for _, tc := range []struct {
 		name string
@@ -55,7 +55,7 @@ func TestRun_ReturnsTheErrorOfThePartThatFailed(t *testing.T) {
 		want string
 	}{
 		{"with an error", broken, "agent: two: broken"},
-		{"without one", nil, "agent: two ended before it was told to"},
+		{"without one", nil, "agent: two returned before it was stopped"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestRun_ReturnsTheErrorOfThePartThatFailed(t *testing.T) {
 	}
 }
 
-func TestRun_ReturnsAnErrorOfTheEnd(t *testing.T) {
+func TestRun_ReturnsErrorOfStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)

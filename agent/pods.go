@@ -21,41 +21,42 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// Pod is what the agent knows of one pod at one moment.
+// Pod is a snapshot of what the agent knows of one pod.
 type Pod struct {
-	// Spec is the pod with the status that the agent reports and the resources that it was
-	// allocated. Of a pod that only the runtime knows, it has name and UID.
+	// Spec is the pod with the status that the agent reports and its allocated resources. If
+	// only the runtime knows the pod, Spec has just name and UID.
 	Spec *corev1.Pod
-	// Source is the name of the pod's source. Empty: no source defines the pod any more.
+	// Source is the name of the pod's source. It is empty if no source defines the pod any
+	// more.
 	Source string
 	State  State
-	// Runtime is what the runtime shows of the pod. It is never nil.
+	// Runtime is the pod's state in the runtime. It is never nil.
 	Runtime *podcache.Status
 }
 
-// State is how far a pod has come.
+// State is the stage of a pod's life on the node.
 type State uint8
 
 const (
 	// Offered pods wait for admission.
 	Offered State = iota
-	// Refused pods were not admitted. A pod of the API server has failed; a static pod is
-	// asked about again when the node has changed.
+	// Refused pods were not admitted. A pod of the API server has failed; a static pod
+	// goes through admission again when the node has changed.
 	Refused
-	// Admitted pods are kept running.
+	// Admitted pods are running or being started.
 	Admitted
 	// Ending pods are being stopped.
 	Ending
-	// Ended pods have no running container and will have none. Their allocations are
+	// Ended pods have no running container and will not start one. Their allocations are
 	// released.
 	Ended
-	// Removed pods have left nothing on the node. Their source still defines them.
+	// Removed pods have no data left on the node. Their source still defines them.
 	Removed
-	// Gone pods are not known any more. Only [Observers].Pod sees this state.
+	// Gone pods are forgotten. Only [Observers].Pod sees this state.
 	Gone
 )
 
-// MayRun reports whether a pod in this state may hold something of the node.
+// MayRun reports whether a pod in this state may still use resources of the node.
 func (s State) MayRun() bool { return podloop.State(s).MayRun() }
 
 // String returns the state in lower case.
@@ -65,48 +66,48 @@ func (s State) String() string { return podloop.State(s).String() }
 type Move struct {
 	Pod      *corev1.Pod
 	From, To State
-	// Adopted reports that the pod ran before this agent started.
+	// Adopted reports whether the pod ran before this agent started.
 	Adopted bool
-	// Reason is why, in a few words.
+	// Reason describes in a few words why the state changed.
 	Reason string
 }
 
-// Probe is a probe of a container and what it has found.
+// Probe is a probe of a container with its results.
 type Probe struct {
 	Container string
 	Kind      prober.Kind
 	Spec      *corev1.Probe
-	// Result is what all runs amount to, by the thresholds of the probe.
+	// Result is the result of all runs, by the thresholds of the probe.
 	Result prober.Result
-	// Runs are the last ones, oldest first.
+	// Runs are the most recent runs, oldest first.
 	Runs []prober.Record
 }
 
-// Explanation is why a pod is in its state, and what comes next.
+// Explanation describes why a pod is in its state, and what comes next.
 type Explanation struct {
 	Pod Pod
-	// Why has facts, the most important one first.
+	// Why lists facts, the most important one first.
 	Why []string
-	// Next is what the agent will do, soonest first.
+	// Next lists what the agent will do, soonest first.
 	Next []Step
-	// Plan is what the next sync would do in the runtime.
+	// Plan describes what the next sync would do in the runtime.
 	Plan string
-	// Eviction is the pod's place in the order of eviction, from 1, for each signal that has
-	// a threshold.
+	// Eviction is the pod's position in the eviction order, from 1, for each signal with a
+	// threshold.
 	Eviction map[eviction.Signal]int
-	// Rank is the pod's place in the order of eviction, in words, for the signal that is
-	// nearest to its threshold. Empty: the pod holds nothing of the node.
+	// Rank describes the pod's position in the eviction order for the signal that is nearest to
+	// its threshold. It is empty if the pod uses no resources of the node.
 	Rank string
 }
 
-// Step is something that the agent will do.
+// Step is a future action of the agent.
 type Step struct {
-	// At is when. Zero: as soon as possible, or when something else has happened.
+	// At is the time of the action. Zero means as soon as possible, or after another event.
 	At   time.Time
 	What string
 }
 
-// Plan is what would be done to free resources of the node.
+// Plan is what would be done now to free resources of the node.
 type Plan struct {
 	Eviction   eviction.Decision
 	Images     imagegc.Plan
@@ -115,23 +116,23 @@ type Plan struct {
 
 // Check is the state of one part of the agent.
 type Check struct {
-	// Name is the part's.
+	// Name is the name of the part.
 	Name string
-	// Err is why the part cannot do its work. Nil: it can.
+	// Err is why the part does not work. Nil means that it works.
 	Err error
-	// Fatal reports that only a restart of the agent can help.
+	// Fatal reports whether only a restart of the agent can help.
 	Fatal bool
-	// Notes are worth knowing although Err is nil.
+	// Notes are details worth knowing although Err is nil.
 	Notes []string
 }
 
-// Observers are optional callbacks of all parts. They are called by the goroutines of the
-// parts and must not block. One value may serve many agents.
+// Observers are optional callbacks of all parts. The goroutines of the parts call them; they
+// must not block. One value may serve many agents.
 type Observers struct {
-	// Pod is called for each change of a pod's State, for one pod in order.
+	// Pod is called for each change of a pod's State, in order for each pod.
 	Pod func(Move)
-	// Admission sees the answer of each handler, and Preemption the pods that a critical pod
-	// displaces.
+	// Admission receives the answer of each handler, and Preemption the pods that are preempted
+	// for a critical pod.
 	Admission   lifecycle.AdmitObserver
 	Preemption  lifecycle.NodeObserver
 	Workers     podworker.Observer
@@ -154,8 +155,8 @@ type Observers struct {
 // OOMKill is an OOM kill in a container of this agent.
 type OOMKill struct {
 	oomwatch.Kill
-	// Pod is the container's pod. Nil: it could not be found.
+	// Pod is the pod of the container. Nil means that it could not be found.
 	Pod *corev1.Pod
-	// Container is the container's name. Empty: it could not be found.
+	// Container is the name of the container. Empty means that it could not be found.
 	Container string
 }

@@ -4,6 +4,6 @@ package agent_test
 
 import "time"
 
-// dayLength is how long TestAgent_ADayRepeatsItself lives: under the race detector a day takes
-// minutes.
+// dayLength is the simulated time of TestAgent_SimulatedDayIsDeterministic. Under the race
+// detector a day takes minutes.
 const dayLength = 3 * time.Hour

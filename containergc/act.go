@@ -19,14 +19,14 @@ import (
 	criapierrors "k8s.io/cri-api/pkg/errors"
 )
 
-// act removes what the plan says: the pods' objects in their order, several pods at
-// a time.
+// act executes the plan: it removes the objects of each pod in their order, and handles
+// several pods at a time.
 func (m *Manager) act(ctx context.Context, p Plan) (removed []Object, err error) {
 	var errs []error
 	var (
-		tasks []*task
-		byPod = map[types.UID]*task{}
-		hung  = &atomic.Int32{}
+		tasks    []*task
+		byPod    = map[types.UID]*task{}
+		timeouts = &atomic.Int32{}
 	)
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
@@ -35,7 +35,7 @@ func (m *Manager) act(ctx context.Context, p Plan) (removed []Object, err error)
 		}
 		t := byPod[d.PodUID]
 		if t == nil {
-			t = &task{m: m, hung: hung}
+			t = &task{m: m, timeouts: timeouts}
 			byPod[d.PodUID] = t
 			tasks = append(tasks, t)
 		}
@@ -59,60 +59,62 @@ func (m *Manager) act(ctx context.Context, p Plan) (removed []Object, err error)
 		removed = append(removed, t.removed...)
 		errs = append(errs, t.errs...)
 	}
-	if int(hung.Load()) >= m.cfg.Workers && ctx.Err() == nil {
-		errs = append(errs, errHung)
+	if int(timeouts.Load()) >= m.cfg.Workers && ctx.Err() == nil {
+		errs = append(errs, errUnresponsive)
 	}
 	return removed, errors.Join(append(errs, ctx.Err())...)
 }
 
-// errHung is why a pass ends early: with thousands of objects it would last for hours.
-var errHung = errors.New("the runtime does not answer: the rest is left to the next pass")
+// errUnresponsive is the error of a pass that ended early: with thousands of objects,
+// waiting for every timeout would take hours.
+var errUnresponsive = errors.New("the runtime does not respond: the next pass removes the rest")
 
-// task is what is to be removed of one pod, and what came of it.
+// task is the removal of the objects of one pod, and its results.
 type task struct {
-	m       *Manager
-	hung    *atomic.Int32 // calls of the pass that did not return in time
-	rank    int           // 1: comes last, because to stop a container may take its whole grace period
-	todo    []*Decision
-	removed []Object
-	kept    []*Decision // that could not be removed
-	errs    []error
+	m         *Manager
+	timeouts  *atomic.Int32 // calls of the pass that timed out
+	rank      int           // 1: runs last, because stopping a container may take its whole grace period
+	todo      []*Decision
+	removed   []Object
+	remaining []*Decision // objects that were not removed
+	errs      []error
 }
 
-// mustStop reports whether a container has to be stopped before it is removed. It may run,
-// and runtimes refuse to remove what they cannot see.
+// mustStop reports whether a container must be stopped before it is removed. A container
+// in an unknown state may run, and runtimes refuse to remove it.
 func mustStop(d *Decision) bool {
 	return d.Kind == KindContainer && d.container.State == runtimeapi.ContainerState_CONTAINER_UNKNOWN
 }
 
 func (t *task) run(ctx context.Context) {
 	for _, d := range t.todo {
-		if ctx.Err() != nil || int(t.hung.Load()) >= t.m.cfg.Workers {
-			return // the next pass finds the rest
+		if ctx.Err() != nil || int(t.timeouts.Load()) >= t.m.cfg.Workers {
+			return // the next pass removes the rest
 		}
-		if t.isBlocked(d) || !t.m.claim(d.ID) {
-			t.kept = append(t.kept, d)
+		if t.isBlocked(d) || !t.m.startRemoval(d.ID) {
+			t.remaining = append(t.remaining, d)
 			continue
 		}
 		began := t.m.cfg.Clock.Now()
 		err := t.remove(ctx, d)
-		t.m.unclaim(d.ID)
+		t.m.endRemoval(d.ID)
 		if err == nil {
 			t.removed = append(t.removed, d.Object)
 		} else {
 			err = fmt.Errorf("remove %s: %w", d.Object, err)
 			t.errs = append(t.errs, err)
-			t.kept = append(t.kept, d)
+			t.remaining = append(t.remaining, d)
 		}
 		if ctx.Err() == nil {
-			t.m.note(d.ID, err)
+			t.m.recordResult(d.ID, err)
 		}
 		t.m.cfg.Observer.Removed(d.Object, t.m.cfg.Clock.Since(began), err)
 	}
 }
 
-// claim reports whether no other pass is removing an object, so that the caller may.
-func (m *Manager) claim(id string) bool {
+// startRemoval marks an object as being removed by the caller. It returns false if
+// another pass is removing it.
+func (m *Manager) startRemoval(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.removing[id] {
@@ -122,28 +124,29 @@ func (m *Manager) claim(id string) bool {
 	return true
 }
 
-func (m *Manager) unclaim(id string) {
+func (m *Manager) endRemoval(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.removing, id)
 }
 
-// isBlocked reports whether something that needs d is still there, or has come back.
+// isBlocked reports whether d must not be removed now because something that needs it was
+// not removed, or has come back.
 func (t *task) isBlocked(d *Decision) bool {
 	switch d.Kind {
 	case KindContainer:
 		return d.unused && !t.m.cfg.Pods.ShouldPodRuntimeBeRemoved(d.PodUID)
 	case KindSandbox:
-		return t.keptContainer(func(c *Decision) bool { return c.container.SandboxID == d.ID })
+		return t.hasRemaining(func(c *Decision) bool { return c.container.SandboxID == d.ID })
 	case KindLogs:
-		return t.keptContainer(func(c *Decision) bool { return c.Name == d.Name && c.Attempt == d.Attempt })
-	case KindLogFolder: // a static pod may come again with its UID
-		return len(t.kept) > 0 || !t.m.cfg.Pods.ShouldPodContentBeRemoved(d.PodUID)
+		return t.hasRemaining(func(c *Decision) bool { return c.Name == d.Name && c.Attempt == d.Attempt })
+	case KindLogFolder: // a static pod may return with the same UID
+		return len(t.remaining) > 0 || !t.m.cfg.Pods.ShouldPodContentBeRemoved(d.PodUID)
 	case KindLogLink:
-		if t.keptContainer(func(c *Decision) bool {
+		if t.hasRemaining(func(c *Decision) bool {
 			return c.container == d.container && c.container.State != runtimeapi.ContainerState_CONTAINER_EXITED
 		}) {
-			return true // it may write again
+			return true // its container may write to the log again
 		}
 		_, err := os.Stat(filepath.Join(t.m.cfg.ContainerLogs, d.ID))
 		return !errors.Is(err, fs.ErrNotExist)
@@ -152,27 +155,27 @@ func (t *task) isBlocked(d *Decision) bool {
 	}
 }
 
-// keptContainer reports whether such a container could not be removed.
-func (t *task) keptContainer(is func(*Decision) bool) bool {
-	return slices.ContainsFunc(t.kept, func(d *Decision) bool { return d.Kind == KindContainer && is(d) })
+// hasRemaining reports whether a container that satisfies is was not removed.
+func (t *task) hasRemaining(is func(*Decision) bool) bool {
+	return slices.ContainsFunc(t.remaining, func(d *Decision) bool { return d.Kind == KindContainer && is(d) })
 }
 
-// remove removes one object. What is gone already is no error.
+// remove removes one object. It is no error if the object does not exist any more.
 func (t *task) remove(ctx context.Context, d *Decision) error {
 	cfg := &t.m.cfg
 	switch d.Kind {
 	case KindContainer:
 		if mustStop(d) {
 			if err := t.stop(ctx, d); err != nil {
-				return fmt.Errorf("stop it: %w", err)
+				return fmt.Errorf("stop before removal: %w", err)
 			}
 			d.container.State = runtimeapi.ContainerState_CONTAINER_EXITED
 		}
 		return t.call(ctx, 0, func(ctx context.Context) error { return cfg.Remover.RemoveContainer(ctx, d.ID) })
 	case KindSandbox:
-		// Its network may still be there.
+		// A sandbox that is not ready may still have its network.
 		if err := t.call(ctx, 0, func(ctx context.Context) error { return cfg.Remover.StopPodSandbox(ctx, d.ID) }); err != nil {
-			return fmt.Errorf("stop it: %w", err)
+			return fmt.Errorf("stop before removal: %w", err)
 		}
 		return t.call(ctx, 0, func(ctx context.Context) error { return cfg.Remover.RemovePodSandbox(ctx, d.ID) })
 	case KindLogs:
@@ -186,18 +189,20 @@ func (t *task) remove(ctx context.Context, d *Decision) error {
 	}
 }
 
-// call bounds a call by its deadline, which begins after what it takes anyway.
+// call runs do with a deadline of CallTimeout plus the time that the call takes anyway,
+// and counts a timeout.
 func (t *task) call(ctx context.Context, anyway time.Duration, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, anyway+t.m.cfg.CallTimeout)
 	defer cancel()
 	err := do(ctx)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		t.hung.Add(1)
+		t.timeouts.Add(1)
 	}
-	return ignoreGone(err)
+	return ignoreNotFound(err)
 }
 
-// stop stops a container as the kubelet stops one whose pod it may not know.
+// stop stops a container in an unknown state, as the kubelet stops a container whose pod
+// it does not know.
 func (t *task) stop(ctx context.Context, d *Decision) error {
 	t.m.event(d, corev1.EventTypeNormal, ReasonKilling, "Container is in unknown state, try killing it before removal")
 	grace := d.container.StopGrace
@@ -206,7 +211,7 @@ func (t *task) stop(ctx context.Context, d *Decision) error {
 		t.m.preStop(ctx, d)
 		grace -= t.m.cfg.Clock.Since(began).Truncate(time.Second)
 	}
-	grace = max(grace, shortestGrace)
+	grace = max(grace, minGracePeriod)
 	return t.call(ctx, grace, func(ctx context.Context) error {
 		return t.m.cfg.Remover.StopContainer(ctx, d.ID, int64(grace/time.Second))
 	})
@@ -222,18 +227,18 @@ func (m *Manager) preStop(ctx context.Context, d *Decision) {
 	}
 }
 
-// event makes an event about a container.
+// event records an event about a container.
 func (m *Manager) event(d *Decision, kind, reason, message string) {
 	if m.cfg.Recorder == nil {
 		return
 	}
 	m.cfg.Recorder.Eventf(&corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: d.Namespace, Name: d.Pod, UID: d.PodUID,
-		FieldPath: "implicitly required container " + d.Name, // as the kubelet has it of one without its pod
+		FieldPath: "implicitly required container " + d.Name, // as in the kubelet for a container without its pod
 	}, kind, reason, "%s", message)
 }
 
-func ignoreGone(err error) error {
+func ignoreNotFound(err error) error {
 	if criapierrors.IsNotFound(err) {
 		return nil
 	}

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// What failed to go is tried again after firstRetry, then twice as long each time,
-// up to lastRetry.
+// A failed removal is retried after firstRetry, then after twice the previous delay, up
+// to lastRetry.
 const (
 	firstRetry = time.Minute
 	lastRetry  = 15 * time.Minute
 )
 
-// failure is what is known of an object that would not go.
+// failure is the back-off of an object whose removal failed.
 type failure struct {
 	delay time.Duration
 	until time.Time
 }
 
-// note remembers a failure, or forgets it.
-func (m *Manager) note(id string, err error) {
+// recordResult records a failure, or deletes the record after a success.
+func (m *Manager) recordResult(id string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err == nil {
@@ -30,8 +30,8 @@ func (m *Manager) note(id string, err error) {
 	m.failures[id] = failure{delay, m.cfg.Clock.Now().Add(delay)}
 }
 
-// retries returns when what failed is tried again.
-func (m *Manager) retries() map[string]time.Time {
+// retryTimes returns when failed removals may be retried.
+func (m *Manager) retryTimes() map[string]time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := make(map[string]time.Time, len(m.failures))
@@ -41,13 +41,13 @@ func (m *Manager) retries() map[string]time.Time {
 	return at
 }
 
-// forget drops what is known of objects that are gone.
-func (m *Manager) forget(p Plan) {
+// pruneFailures deletes the failures of objects that don't exist any more.
+func (m *Manager) pruneFailures(p Plan) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	here := make(map[string]bool, len(p.Decisions))
+	existing := make(map[string]bool, len(p.Decisions))
 	for i := range p.Decisions {
-		here[p.Decisions[i].ID] = true
+		existing[p.Decisions[i].ID] = true
 	}
-	maps.DeleteFunc(m.failures, func(id string, _ failure) bool { return !here[id] })
+	maps.DeleteFunc(m.failures, func(id string, _ failure) bool { return !existing[id] })
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// bed is a node, its pods' states, and a manager of it.
+// bed is a node with its pods' states and a manager.
 type bed struct {
 	*fakecri.Node
 	t     *testing.T
@@ -79,7 +79,7 @@ func (b *bed) ShouldPodRuntimeBeRemoved(uid types.UID) bool {
 	return b.states.ShouldPodRuntimeBeRemoved(uid)
 }
 
-// box makes a sandbox; the pod's name is its UID as well.
+// box creates a sandbox; the pod's UID is its name.
 func (b *bed) box(pod string) string {
 	b.t.Helper()
 	conf := &runtimeapi.PodSandboxConfig{
@@ -95,7 +95,7 @@ func (b *bed) box(pod string) string {
 	return id
 }
 
-// create makes a container.
+// create creates a container.
 func (b *bed) create(pod, name string, attempt uint32) string {
 	b.t.Helper()
 	if b.boxes[pod] == "" {
@@ -123,7 +123,7 @@ func (b *bed) dead(pod, name string, attempt uint32) string {
 	return id
 }
 
-// left returns what is in the runtime.
+// left returns the objects in the runtime.
 func (b *bed) left() (objects []string) {
 	b.t.Helper()
 	containers, err := b.ListContainers(b.t.Context(), nil)
@@ -140,7 +140,7 @@ func (b *bed) left() (objects []string) {
 	return objects
 }
 
-// calls returns the calls of a method, or of all, since the last time.
+// calls returns the calls of one or all methods since it was last called.
 func (b *bed) calls(methods ...string) (made []string) {
 	for _, c := range b.Calls() {
 		if slices.Contains(methods, c.Method) {
@@ -150,7 +150,7 @@ func (b *bed) calls(methods ...string) (made []string) {
 	return made
 }
 
-// logs makes a pod-logs folder with some files.
+// logs creates a pod-logs folder with some files.
 func logs(t *testing.T, files ...string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -174,7 +174,7 @@ func files(t *testing.T, root string) (all []string) {
 	return all
 }
 
-// recorder keeps events.
+// recorder records events.
 type recorder []string
 
 func (r *recorder) Eventf(_ runtime.Object, eventtype, reason, format string, args ...any) {

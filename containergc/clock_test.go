@@ -9,7 +9,7 @@ import (
 	"github.com/kubeparts/kubeparts/containergc"
 )
 
-func TestClockThatStepsBackMakesNobodyYoungForEver(t *testing.T) {
+func TestMinAge_ClockThatIsSetBackMakesNoContainerYoungForEver(t *testing.T) {
 	b := newBed(t, func(c *containergc.Config) { c.Policy.MinAge = hour })
 	b.StepClock(1000 * hour)
 	b.dead("web", "app", 0)
@@ -25,8 +25,8 @@ func TestClockThatStepsBackMakesNobodyYoungForEver(t *testing.T) {
 	require.NotContains(t, b.left(), "web/app#0")
 }
 
-// The clock may be years ahead until somebody sets it.
-func TestClockThatStepsBackAfterTheFirstLook(t *testing.T) {
+// The clock may be years ahead until it is set.
+func TestMinAge_ClockThatIsSetBackAfterTheFirstPass(t *testing.T) {
 	b := newBed(t, func(c *containergc.Config) { c.Policy.MinAge = hour })
 	b.clock.Step(1000 * hour)
 	b.dead("web", "app", 0)

@@ -15,51 +15,50 @@ import (
 	"github.com/kubeparts/kubeparts/internal/loop"
 )
 
-// ErrRunning is returned by a second [Manager.Run] beside the first.
+// ErrRunning is returned by [Manager.Run] while another Run is active.
 var ErrRunning = loop.ErrRunning
 
-// ErrNotReady says that not every source of pods has been read, so that nothing is
-// known to be unused and nothing was removed.
-var ErrNotReady = errors.New("not every source of pods has been read")
+// ErrNotReady is returned if nothing was removed because not every pod source has been
+// read: running pods may look deleted.
+var ErrNotReady = errors.New("not every pod source has been read")
 
-// retryAfter is how long Run waits before it tries again what it could not do: requests
-// for single pods that it could not serve, and a full pass before the sources were read.
+// retryAfter is when Run retries requests for single pods that failed, and a full pass
+// that found the sources not ready.
 const retryAfter = 5 * time.Second
 
-// eventInterval is how often a row of failing passes is told as an event.
+// eventInterval is the minimum time between two events about consecutive failing passes.
 const eventInterval = 10 * time.Minute
 
-// Manager removes what dead containers leave behind. Make it with [New]; its methods
-// may be called by any number of goroutines, except that callbacks must not start a
-// pass.
+// Manager removes dead containers, sandboxes and logs. Create it with [New]. Its methods
+// may be called concurrently, but callbacks must not start a pass.
 type Manager struct {
 	cfg  Config
 	loop *loop.Loop
 
-	// step, of capacity 1, is full while a pass looks and decides, and guards ends. It is
-	// a channel because passes wait for it with a context. It is empty again while the
-	// pass removes: what hangs then delays no other pass.
-	step chan struct{}
-	ends map[string]time.Time // of dead containers, as far as rules asked
+	// step, of capacity 1, is full while a pass lists and decides, and guards exitTimes.
+	// It is a channel because a pass that waits for it has a context. It is empty while a
+	// pass removes objects, so that a removal that hangs delays no other pass.
+	step      chan struct{}
+	exitTimes map[string]time.Time // exit times of dead containers, if the policy needs them
 
-	mu       sync.Mutex // guards what follows; never held during a call to others
-	eventAt  time.Time  // of the last event in a row of failures, zero after a success
+	mu       sync.Mutex // guards the fields below; never held while collaborators are called
+	eventAt  time.Time  // last event about a failing pass, zero after a success
 	failures map[string]failure
 	requests map[types.UID]bool
-	removing map[string]bool // what passes are removing, by ID
+	removing map[string]bool // objects that passes are removing, by ID
 }
 
 // Result is what a pass did.
 type Result struct {
-	// Plan is what was decided.
+	// Plan is what the pass decided.
 	Plan Plan
-	// Removed is what is gone now.
+	// Removed are the objects that it removed.
 	Removed []Object
-	// Took is how long all of it took.
+	// Took is how long the pass took.
 	Took time.Duration
 }
 
-// New returns a manager. It starts nothing.
+// New returns a Manager. It starts nothing.
 func New(cfg Config) (*Manager, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("containergc: invalid config: %w", err)
@@ -71,17 +70,17 @@ func New(cfg Config) (*Manager, error) {
 	}, nil
 }
 
-// Run collects at once and then each Period, serves the requests in between, and
-// returns nil when ctx is done. What fails is logged, told as an event, and tried
-// again. A removal that hangs delays neither the next pass nor requests. While not
-// every source of pods has been read, a full pass is tried again after five seconds
-// instead of a Period. A second Run beside the first returns [ErrRunning].
+// Run collects at once and then once per Period, serves requests in between, and returns
+// nil when ctx is done. Failures are logged, recorded as an event and retried. A removal
+// that hangs delays neither the next pass nor requests. While not every pod source has
+// been read, a full pass is retried after five seconds instead of Period. While another
+// Run is active, it returns [ErrRunning].
 func (m *Manager) Run(ctx context.Context) error {
 	var next time.Time // when the next full pass is due
 	var removing sync.WaitGroup
 	defer removing.Wait()
 	return m.loop.Run(ctx, func(ctx context.Context) time.Duration {
-		requests, full := m.takeRequests(), !m.cfg.Clock.Now().Before(next)
+		requests, full := m.drainRequests(), !m.cfg.Clock.Now().Before(next)
 		if !full && len(requests) == 0 {
 			return next.Sub(m.cfg.Clock.Now())
 		}
@@ -89,13 +88,13 @@ func (m *Manager) Run(ctx context.Context) error {
 		if full {
 			s.pods = nil
 		}
-		p, err := m.begin(ctx, s)
+		p, err := m.startPass(ctx, s)
 		if err != nil {
 			return 0 // ctx is done
 		}
 		removing.Go(func() {
-			if _, err := p.end(ctx); err != nil && ctx.Err() == nil {
-				m.cfg.Logger.ErrorContext(ctx, "container garbage collection failed", "err", err)
+			if _, err := p.execute(ctx); err != nil && ctx.Err() == nil {
+				m.cfg.Logger.ErrorContext(ctx, "container garbage collection failed, will retry", "err", err)
 			}
 		})
 		now, retry := m.cfg.Clock.Now(), min(retryAfter, m.cfg.Period)
@@ -116,10 +115,10 @@ func (m *Manager) Run(ctx context.Context) error {
 	})
 }
 
-// RequestPod asks [Manager.Run] to remove what is to go of one pod soon, as when a
-// container of it was seen to end; its logs are left to the next full pass. It never
-// blocks. Requests for one pod are one, and none is lost: what cannot be done now is
-// tried again, and a full pass serves all.
+// RequestPod requests that [Manager.Run] soon removes what is no longer needed of one
+// pod, for example when one of its containers has exited. The pod's logs are left to the
+// next full pass. It never blocks. Several requests for a pod count as one. No request is
+// lost: it is retried until it is served, and a full pass serves all.
 func (m *Manager) RequestPod(uid types.UID) {
 	m.mu.Lock()
 	m.requests[uid] = true
@@ -127,25 +126,25 @@ func (m *Manager) RequestPod(uid types.UID) {
 	m.loop.Trigger()
 }
 
-func (m *Manager) takeRequests() map[types.UID]bool {
+func (m *Manager) drainRequests() map[types.UID]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	taken := m.requests
+	requests := m.requests
 	m.requests = map[types.UID]bool{}
-	return taken
+	return requests
 }
 
-// Collect does one pass: it takes a snapshot, decides, and removes. What fails is in
-// the error, stops nothing else, and is tried again with back-off by later passes;
-// what is left when ctx ends, by the next. Nothing happens, and Result.Plan.NotReady
-// is set, while not every source of pods has been read.
+// Collect runs one pass: it takes a snapshot, decides, and removes objects. Failures are
+// in the error, do not stop other removals, and are retried with back-off by later
+// passes. What is left when ctx is done is removed by the next pass. While not every pod
+// source has been read, Collect does nothing and sets Result.Plan.NotReady.
 func (m *Manager) Collect(ctx context.Context) (Result, error) {
 	return m.pass(ctx, scope{})
 }
 
-// DeleteAllUnusedContainers does one pass that removes all that is left of pods that
-// have ended as well, because the node needs the disk. While not every source of pods
-// has been read, it returns [ErrNotReady].
+// DeleteAllUnusedContainers runs one pass that also removes everything of terminated
+// pods, because the node needs disk space. While not every pod source has been read, it
+// returns [ErrNotReady].
 func (m *Manager) DeleteAllUnusedContainers(ctx context.Context) error {
 	res, err := m.pass(ctx, scope{allUnused: true})
 	if err == nil && res.Plan.NotReady {
@@ -154,7 +153,7 @@ func (m *Manager) DeleteAllUnusedContainers(ctx context.Context) error {
 	return err
 }
 
-// Plan says what Collect would do now, and does nothing of it.
+// Plan returns what Collect would do now, without doing it.
 func (m *Manager) Plan(ctx context.Context) (Plan, error) {
 	if err := m.lock(ctx); err != nil {
 		return Plan{}, err
@@ -164,13 +163,13 @@ func (m *Manager) Plan(ctx context.Context) (Plan, error) {
 	return plan, err
 }
 
-// scope is what a pass is about.
+// scope is what a pass includes.
 type scope struct {
 	allUnused bool
 	pods      map[types.UID]bool // nil: all
 }
 
-// pass is a pass that has a plan.
+// pass is a pass with its plan.
 type pass struct {
 	m       *Manager
 	scope   scope
@@ -181,15 +180,16 @@ type pass struct {
 }
 
 func (m *Manager) pass(ctx context.Context, s scope) (Result, error) {
-	p, err := m.begin(ctx, s)
+	p, err := m.startPass(ctx, s)
 	if err != nil {
 		return Result{}, err
 	}
-	return p.end(ctx)
+	return p.execute(ctx)
 }
 
-// begin makes the plan of a pass. Its error is that of ctx; without one, end must follow.
-func (m *Manager) begin(ctx context.Context, s scope) (*pass, error) {
+// startPass makes the plan of a pass. It returns an error only if ctx is done. Otherwise
+// the caller must call execute.
+func (m *Manager) startPass(ctx context.Context, s scope) (*pass, error) {
 	if err := m.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -201,8 +201,8 @@ func (m *Manager) begin(ctx context.Context, s scope) (*pass, error) {
 	return p, nil
 }
 
-// end carries the plan out.
-func (p *pass) end(ctx context.Context) (Result, error) {
+// execute executes the plan.
+func (p *pass) execute(ctx context.Context) (Result, error) {
 	m, err := p.m, p.err
 	if p.decided {
 		var failed error
@@ -211,26 +211,26 @@ func (p *pass) end(ctx context.Context) (Result, error) {
 	}
 	p.res.Took = m.cfg.Clock.Since(p.began)
 	if p.scope.pods == nil {
-		m.report(ctx, err)
+		m.sendFailureEvent(ctx, err)
 	}
 	m.cfg.Observer.Collected(p.res, err)
 	return p.res, err
 }
 
-// plan decides on what there is. If decided is false, that was not possible; if it is
-// true, an error says what was left out.
+// plan takes a snapshot and decides. If decided is false, it could not decide; if decided
+// is true, the error reports what could not be considered.
 func (m *Manager) plan(ctx context.Context, s scope) (plan Plan, decided bool, err error) {
 	now := m.cfg.Clock.Now()
 	if !m.cfg.SourcesReady() {
 		return Plan{At: now, NotReady: true}, false, nil
 	}
 	in := Input{
-		Now: now, Policy: m.cfg.Policy, AllUnused: s.allUnused, Pods: m.cfg.Pods, Owned: m.cfg.Owned, RetryAt: m.retries(),
+		Now: now, Policy: m.cfg.Policy, AllUnused: s.allUnused, Pods: m.cfg.Pods, Owned: m.cfg.Owned, RetryAt: m.retryTimes(),
 	}
 	if in.Snapshot, err = m.snapshot(ctx); err != nil {
 		return Plan{At: now}, false, err
 	}
-	err = m.setEnds(ctx, in)
+	err = m.setExitTimes(ctx, in)
 	if s.pods != nil {
 		plan = Decide(in)
 		plan.Decisions = slices.DeleteFunc(plan.Decisions, func(d Decision) bool { return !s.pods[d.PodUID] })
@@ -244,11 +244,12 @@ func (m *Manager) plan(ctx context.Context, s scope) (plan Plan, decided bool, e
 		in.Links, errLinks = readLinks(m.cfg.ContainerLogs, m.cfg.PodLogs)
 	}
 	plan = Decide(in)
-	m.forget(plan)
+	m.pruneFailures(plan)
 	return plan, true, errors.Join(err, errFolders, errLinks)
 }
 
-// snapshot returns what there is in the runtime. The caller may change it.
+// snapshot returns the containers and sandboxes in the runtime. The caller may modify the
+// result.
 func (m *Manager) snapshot(ctx context.Context) (Snapshot, error) {
 	if m.cfg.Snapshot == nil {
 		return list(ctx, m.cfg.Runtime)
@@ -261,9 +262,9 @@ func (m *Manager) snapshot(ctx context.Context) (Snapshot, error) {
 	return s, nil
 }
 
-// report makes an event about a failing pass: the first of a row, and then each
-// eventInterval.
-func (m *Manager) report(ctx context.Context, err error) {
+// sendFailureEvent records an event about a failing pass: for the first of consecutive
+// failures, and then at most once per eventInterval.
+func (m *Manager) sendFailureEvent(ctx context.Context, err error) {
 	m.mu.Lock()
 	now := m.cfg.Clock.Now()
 	due := err != nil && ctx.Err() == nil && now.Sub(m.eventAt) >= eventInterval
@@ -279,7 +280,7 @@ func (m *Manager) report(ctx context.Context, err error) {
 	}
 }
 
-// lock waits until another pass has decided, no longer than ctx lasts.
+// lock waits until no other pass is deciding, no longer than ctx allows.
 func (m *Manager) lock(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

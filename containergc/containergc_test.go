@@ -19,7 +19,7 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-func TestCollectRemovesContainersThenTheirSandbox(t *testing.T) {
+func TestCollect_RemovesContainersThenTheirSandbox(t *testing.T) {
 	b := newBed(t)
 	b.dead("gone", "app", 0)
 	b.dead("gone", "app", 1)
@@ -47,7 +47,7 @@ func TestCollectRemovesContainersThenTheirSandbox(t *testing.T) {
 	require.Empty(t, res.Removed, "once is enough")
 }
 
-// sorted puts the calls of the pod gone, whose order matters, before those of others.
+// sorted puts the calls for the pod named gone, whose order matters, before those for others.
 func sorted(calls []string) (out []string) {
 	for _, other := range []bool{false, true} {
 		for _, c := range calls {
@@ -59,7 +59,7 @@ func sorted(calls []string) (out []string) {
 	return out
 }
 
-func TestNothingHappensBeforeAllSourcesAreReady(t *testing.T) {
+func TestCollect_DoesNothingBeforeAllSourcesAreReady(t *testing.T) {
 	root := logs(t, "ns_gone_gone/app/0.log")
 	b := newBed(t, func(c *containergc.Config) { c.PodLogs = root })
 	b.dead("gone", "app", 0)
@@ -71,12 +71,12 @@ func TestNothingHappensBeforeAllSourcesAreReady(t *testing.T) {
 	res, err := m.Collect(t.Context())
 	require.NoError(t, err)
 	require.True(t, res.Plan.NotReady)
-	require.Equal(t, "nothing: not every source of pods has been read\n", res.Plan.String())
+	require.Equal(t, "nothing is removed: not every pod source has been read\n", res.Plan.String())
 	require.ErrorIs(t, m.DeleteAllUnusedContainers(t.Context()), containergc.ErrNotReady)
 	plan, err := m.Plan(t.Context())
 	require.NoError(t, err)
 	require.True(t, plan.NotReady)
-	require.Len(t, b.Calls(), before, "the runtime is not even asked")
+	require.Len(t, b.Calls(), before, "the runtime is not called")
 	require.Len(t, files(t, root), 1)
 
 	b.ready = true
@@ -86,20 +86,20 @@ func TestNothingHappensBeforeAllSourcesAreReady(t *testing.T) {
 	require.Empty(t, files(t, root))
 }
 
-func TestDeleteAllUnusedContainersTakesEndedPods(t *testing.T) {
+func TestDeleteAllUnusedContainers_RemovesTerminatedPods(t *testing.T) {
 	b := newBed(t)
 	b.dead("job", "app", 0)
 	require.NoError(t, b.KillSandbox(b.boxes["job"]))
 	b.set("job", "ended")
 	b.dead("web", "app", 0)
-	var gc interface { // as eviction asks for it
+	var gc interface { // as package eviction declares it
 		DeleteAllUnusedContainers(ctx context.Context) error
 	} = b.manager()
 	require.NoError(t, gc.DeleteAllUnusedContainers(t.Context()))
 	require.Equal(t, []string{"web#0", "web/app#0"}, b.left())
 }
 
-func TestUnknownContainersAreStoppedFirst(t *testing.T) {
+func TestCollect_StopsContainersInUnknownStateFirst(t *testing.T) {
 	b := newBed(t)
 	b.start("web", "app", 0)
 	require.NoError(t, b.LoseTrack("ns/web/app"))
@@ -107,7 +107,7 @@ func TestUnknownContainersAreStoppedFirst(t *testing.T) {
 	require.NoError(t, b.Fail("StopContainer", fakecri.Fault{Err: errors.New("shim is stuck"), Times: 1}))
 	m := b.manager()
 	_, err := m.Collect(t.Context())
-	require.ErrorContains(t, err, "stop it: shim is stuck")
+	require.ErrorContains(t, err, "stop before removal: shim is stuck")
 	require.Empty(t, b.calls("RemoveContainer"), "it may run")
 	b.clock.Step(hour)
 	_, err = m.Collect(t.Context())
@@ -115,9 +115,9 @@ func TestUnknownContainersAreStoppedFirst(t *testing.T) {
 	require.Equal(t, []string{"web#0"}, b.left(), "the sandbox is ready")
 }
 
-// TestCreatedContainerIsNotTakenForADeadOne: no limit takes one that may be about to
-// start, whatever else there is.
-func TestCreatedContainerIsNotTakenForADeadOne(t *testing.T) {
+// TestCollect_CreatedContainerDoesNotCountAsDead: no limit removes a container that may be
+// started soon.
+func TestCollect_CreatedContainerDoesNotCountAsDead(t *testing.T) {
 	b := newBed(t, func(c *containergc.Config) {
 		c.Policy.MaxPerPodContainer, c.Policy.MaxContainers = new(0), new(0)
 	})
@@ -131,8 +131,8 @@ func TestCreatedContainerIsNotTakenForADeadOne(t *testing.T) {
 	require.Equal(t, []string{"evicted#0", "evicted/app#0", "web#0", "web/app#0"}, b.left())
 }
 
-// TestEqualTimesKeepTheNewestAttempt in whatever order the runtime lists.
-func TestEqualTimesKeepTheNewestAttempt(t *testing.T) {
+// TestCollect_EqualTimesKeepTheNewestAttempt in whatever order the runtime lists.
+func TestCollect_EqualTimesKeepTheNewestAttempt(t *testing.T) {
 	in := containergc.Input{Now: now(), Pods: pods{}}
 	for n := range uint32(8) {
 		in.Snapshot.Containers = append(in.Snapshot.Containers, containergc.Container{
@@ -151,8 +151,8 @@ func TestEqualTimesKeepTheNewestAttempt(t *testing.T) {
 	}
 }
 
-// TestAgeCountsFromTheEnd: a container made 48 hours ago that ended a moment ago.
-func TestAgeCountsFromTheEnd(t *testing.T) {
+// TestMinAge_CountsFromTheExit: a container created 48 hours ago that has just exited.
+func TestMinAge_CountsFromTheExit(t *testing.T) {
 	b := newBed(t, func(c *containergc.Config) { c.Policy.MinAge = hour })
 	id := b.start("web", "app", 0)
 	b.clock.Step(48 * hour)
@@ -165,14 +165,14 @@ func TestAgeCountsFromTheEnd(t *testing.T) {
 		require.Contains(t, b.left(), "web/app#0")
 		b.clock.Step(11 * time.Minute)
 	}
-	require.Len(t, b.calls("ContainerStatus"), 1, "its end is asked for once")
+	require.Len(t, b.calls("ContainerStatus"), 1, "its exit time is requested once")
 	b.clock.Step(10 * time.Minute)
 	_, err := m.Collect(t.Context())
 	require.NoError(t, err)
 	require.NotContains(t, b.left(), "web/app#0")
 }
 
-func TestUnknownEndIsAskedForAgain(t *testing.T) {
+func TestMinAge_UnknownExitTimeIsRequestedAgain(t *testing.T) {
 	b := newBed(t, func(c *containergc.Config) { c.Policy.MinAge = time.Minute })
 	b.dead("web", "app", 0)
 	b.clock.Step(hour)
@@ -180,15 +180,16 @@ func TestUnknownEndIsAskedForAgain(t *testing.T) {
 	require.NoError(t, b.Fail("ContainerStatus", fakecri.Fault{Err: errors.New("busy"), Times: 1}))
 	m := b.manager()
 	_, err := m.Collect(t.Context())
-	require.ErrorContains(t, err, "ended: busy")
+	require.ErrorContains(t, err, "get exit time of container ")
+	require.ErrorContains(t, err, ": busy")
 	require.Contains(t, b.left(), "web/app#0")
 	_, err = m.Collect(t.Context())
 	require.NoError(t, err)
 	require.NotContains(t, b.left(), "web/app#0")
 }
 
-// TestOneThatWillNotGoStopsNothingElse: and it is tried again with back-off.
-func TestOneThatWillNotGoStopsNothingElse(t *testing.T) {
+// TestCollect_FailedRemovalDoesNotStopOthers, and is retried with back-off.
+func TestCollect_FailedRemovalDoesNotStopOthers(t *testing.T) {
 	root := logs(t, "ns_bad_bad/app/0.log", "ns_good_good/app/0.log")
 	b := newBed(t, func(c *containergc.Config) { c.PodLogs = root })
 	for _, pod := range []string{"bad", "good"} {
@@ -201,7 +202,7 @@ func TestOneThatWillNotGoStopsNothingElse(t *testing.T) {
 	_, err := m.Collect(t.Context())
 	require.ErrorContains(t, err, "remove container ns/bad/app#0")
 	require.ErrorContains(t, err, "device is busy")
-	require.Equal(t, []string{"bad#0", "bad/app#0"}, b.left(), "its sandbox stays with it")
+	require.Equal(t, []string{"bad#0", "bad/app#0"}, b.left(), "its sandbox is kept, too")
 	require.Equal(t, []string{"ns_bad_bad/app/0.log"}, files(t, root), "and its logs")
 
 	tries := len(b.calls("RemoveContainer"))
@@ -218,7 +219,7 @@ func TestOneThatWillNotGoStopsNothingElse(t *testing.T) {
 	require.Empty(t, files(t, root))
 }
 
-func TestHungRemovalEnds(t *testing.T) {
+func TestCollect_HungRemovalTimesOut(t *testing.T) {
 	b := newBed(t, func(c *containergc.Config) { c.CallTimeout = time.Millisecond })
 	b.dead("bad", "app", 0)
 	b.dead("good", "app", 0)
@@ -230,8 +231,8 @@ func TestHungRemovalEnds(t *testing.T) {
 	require.NotContains(t, b.left(), "good/app#0")
 }
 
-// A removal that ended because its pass did says nothing about the container.
-func TestCancelledRemovalBacksOffNothing(t *testing.T) {
+// A removal that was cancelled with its pass does not count as a failure of the container.
+func TestCollect_CancelledRemovalDoesNotBackOff(t *testing.T) {
 	b := newBed(t)
 	b.dead("web", "app", 0)
 	b.set("web", "gone")
@@ -248,7 +249,7 @@ func TestCancelledRemovalBacksOffNothing(t *testing.T) {
 	require.Equal(t, []string{"web#0"}, b.left(), "the next pass tries it at once")
 }
 
-// lateCancel ends the context once a removal has begun.
+// lateCancel cancels the context when a removal has started.
 type lateCancel struct {
 	*fakecri.Node
 	cancel context.CancelFunc
@@ -259,7 +260,7 @@ func (l lateCancel) RemoveContainer(ctx context.Context, id string) error {
 	return l.Node.RemoveContainer(ctx, id)
 }
 
-func TestSandboxThatWillNotStop(t *testing.T) {
+func TestCollect_SandboxThatCannotBeStopped(t *testing.T) {
 	b := newBed(t)
 	require.NoError(t, b.KillSandbox(b.box("web")))
 	b.set("web", "gone")
@@ -269,7 +270,7 @@ func TestSandboxThatWillNotStop(t *testing.T) {
 	require.Empty(t, b.calls("RemovePodSandbox"))
 }
 
-func TestListsThatFailChangeNothing(t *testing.T) {
+func TestCollect_FailedListsChangeNothing(t *testing.T) {
 	for _, method := range []string{"ListContainers", "ListPodSandbox"} {
 		b := newBed(t)
 		b.dead("web", "app", 0)
@@ -284,7 +285,7 @@ func TestListsThatFailChangeNothing(t *testing.T) {
 	}
 }
 
-func TestWhatTheRuntimeSaysBadly(t *testing.T) {
+func TestCollect_MalformedAnswersOfTheRuntime(t *testing.T) {
 	for _, answer := range []fakecri.Answer{{Nil: true}, {Bare: true}} {
 		b := newBed(t, func(c *containergc.Config) { c.Policy.MinAge = 1 })
 		b.dead("web", "app", 0)
@@ -297,7 +298,7 @@ func TestWhatTheRuntimeSaysBadly(t *testing.T) {
 	}
 }
 
-func TestSnapshotFromElsewhereIsUsedInsteadOfLists(t *testing.T) {
+func TestSnapshot_ReplacesTheLists(t *testing.T) {
 	b := newBed(t)
 	id := b.dead("web", "app", 0)
 	b.set("web", "gone")
@@ -326,7 +327,7 @@ func TestSnapshotFromElsewhereIsUsedInsteadOfLists(t *testing.T) {
 	require.ErrorIs(t, err, fails)
 }
 
-func TestOwnedPredicate(t *testing.T) {
+func TestOwned_OtherObjectsAreNotTouched(t *testing.T) {
 	root := logs(t, "ns_web_web/app/0.log", "ns_stranger_stranger/app/0.log")
 	b := newBed(t, func(c *containergc.Config) {
 		c.PodLogs, c.Owned = root, func(o containergc.Object) bool { return o.Pod == "web" }
@@ -340,7 +341,7 @@ func TestOwnedPredicate(t *testing.T) {
 	require.Contains(t, files(t, root), "ns_stranger_stranger/app/0.log")
 }
 
-func TestEventsOfARowOfFailures(t *testing.T) {
+func TestEvents_ConsecutiveFailures(t *testing.T) {
 	var events recorder
 	b := newBed(t, func(c *containergc.Config) { c.Recorder, c.Node = &events, &corev1.Node{} })
 	require.NoError(t, b.Fail("ListPodSandbox", fakecri.Fault{Err: errors.New("busy"), Times: 12}))
@@ -377,7 +378,7 @@ func (r slowRemover) RemoveContainer(ctx context.Context, id string) error {
 	}
 }
 
-func TestPassThatIsCutShortLeavesTheRestToTheNext(t *testing.T) {
+func TestCollect_CancelledPassLeavesTheRestToTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *containergc.Config) { c.Clock = clock.RealClock{} })
 		for i := range 21 {
@@ -400,7 +401,7 @@ func TestPassThatIsCutShortLeavesTheRestToTheNext(t *testing.T) {
 	})
 }
 
-func TestCollect_TwoPassesRemoveNothingAtTheSameTime(t *testing.T) {
+func TestCollect_TwoPassesDoNotRemoveTheSameObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *containergc.Config) { c.Clock = clock.RealClock{} })
 		for i := range 21 {
@@ -422,7 +423,7 @@ func TestCollect_TwoPassesRemoveNothingAtTheSameTime(t *testing.T) {
 	})
 }
 
-func TestRunCollectsEveryMinuteWithOneListOfEachKind(t *testing.T) {
+func TestRun_CollectsEveryMinuteWithOneListOfEachKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *containergc.Config) { c.Clock = clock.RealClock{} })
 		b.dead("web", "app", 0)

@@ -9,53 +9,55 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Input is what [Decide] decides on. Nothing of it is modified.
+// Input is the input of [Decide], which does not modify it.
 type Input struct {
-	// Now is the time.
+	// Now is the current time.
 	Now time.Time
-	// Snapshot is what there is in the runtime. A container that has ended and has
-	// no FinishedAt counts as ended now.
+	// Snapshot has the containers and sandboxes in the runtime. An exited container
+	// without FinishedAt counts as exited now.
 	Snapshot Snapshot
-	// Folders and Links are the logs there are.
+	// Folders and Links are the existing logs and links.
 	Folders []LogFolder
 	Links   []LogLink
-	// Policy says what goes.
+	// Policy limits how many dead containers are kept.
 	Policy Policy
-	// AllUnused makes all goes of a pod that has ended, as for
+	// AllUnused removes everything of terminated pods, as for
 	// [Manager.DeleteAllUnusedContainers].
 	AllUnused bool
-	// Pods knows which pods are gone.
+	// Pods reports which pods have terminated or were deleted.
 	Pods PodState
-	// Owned is [Config].Owned, nil if all is ours.
+	// Owned is [Config].Owned; nil means that all objects are owned.
 	Owned func(Object) bool
-	// RetryAt says when an object whose removal failed is tried again, by its id;
-	// one without an entry at once.
+	// RetryAt is when an object whose removal failed may be retried, by its id; an object
+	// without an entry may be removed at once.
 	RetryAt map[string]time.Time
 }
 
-// Decide says what goes. For containers, the first of these rules that fits is the
-// reason:
+// Decide decides which objects are removed. For containers, the first of these rules that
+// applies is the reason:
 //
-//  1. What is not ours, belongs to no pod, runs or is in a state that this build
-//     does not know stays. What was created and not started stays until a newer
-//     attempt is there or nothing of its pod can start any more.
-//  2. What ended less than MinAge ago stays and does not count.
-//  3. Everything goes of a pod that is gone and, with AllUnused, that has ended.
-//  4. MaxPerPodContainer: the newest of each name in each pod stay.
-//  5. MaxContainers: each name gets an equal share, at least one; if that is still
-//     too much, those that ended first go.
+//  1. A container is kept if it is not owned, belongs to no pod, runs, or is in a state
+//     that this build does not know. A container that was created and not started is
+//     kept until there is a newer attempt or nothing of its pod can start any more.
+//  2. A container that exited less than MinAge ago is kept and does not count.
+//  3. All containers of a deleted or evicted pod are removed and, with AllUnused, those
+//     of a terminated pod.
+//  4. MaxPerPodContainer: the newest ones of each name in each pod are kept.
+//  5. MaxContainers: each name gets an equal share, at least one. If there are still too
+//     many, those that exited first are removed.
 //
-// Newest is the highest attempt, whatever clocks said, as long as attempts differ.
+// The newest container is the one with the highest attempt, whatever the clocks showed;
+// creation times matter only for equal attempts.
 //
-// A sandbox goes if it is not ready, has no container that stays, and its pod is
-// gone or has a newer one, or has ended and AllUnused is set. Logs follow what becomes
-// of containers and pods, and links what becomes of logs. At last, what would go but
-// failed to go a moment ago stays until it is tried again, and with a container its
-// sandbox and its pod's logs.
+// A sandbox is removed if it is not ready, has no container that is kept, and its pod was
+// deleted or evicted, has a newer sandbox, or has terminated and AllUnused is set. Logs
+// are removed with their container or pod, and links with their log. Finally, an object
+// whose removal failed recently is kept until RetryAt; a container keeps its sandbox and
+// its pod's logs.
 func Decide(in Input) Plan {
 	d := &decider{
 		Input: in, pods: map[types.UID]*pod{},
-		usedBoxes: map[string]bool{}, usedLogs: map[logKey]bool{}, goneLogs: map[string]types.UID{},
+		usedSandboxes: map[string]bool{}, usedLogs: map[logKey]bool{}, removedLogs: map[string]types.UID{},
 	}
 	d.decideContainers()
 	d.decideSandboxes()
@@ -64,67 +66,67 @@ func Decide(in Input) Plan {
 	return Plan{At: in.Now, Decisions: d.decisions}
 }
 
-// decider is a decision in the making.
+// decider is the working state of Decide.
 type decider struct {
 	Input
-	decisions []Decision // of containers, then of sandboxes, then of logs
-	pods      map[types.UID]*pod
-	usedBoxes map[string]bool      // IDs of sandboxes with a container that stays
-	usedLogs  map[logKey]bool      // logs of containers that stay
-	goneLogs  map[string]types.UID // files and folders that are removed, by path
+	decisions     []Decision // for containers, then for sandboxes, then for logs
+	pods          map[types.UID]*pod
+	usedSandboxes map[string]bool      // IDs of sandboxes with a container that is kept
+	usedLogs      map[logKey]bool      // logs of containers that are kept
+	removedLogs   map[string]types.UID // files and folders that are removed, by path
 }
 
-// pod is what concerns all objects of one pod.
+// pod is what all objects of one pod have in common.
 type pod struct {
-	uid           types.UID
-	gone, ended   bool // as Input.Pods says
-	foreign       bool // an object of it is not ours
-	hasContainers bool // one stays
-	hasSandboxes  bool // one stays
-	units         map[string]*unit
-	newestSandbox *Sandbox
+	uid                 types.UID
+	deleted, terminated bool // as Input.Pods reports
+	foreign             bool // has an object that is not owned
+	hasContainers       bool // a container is kept
+	hasSandboxes        bool // a sandbox is kept
+	units               map[string]*unit
+	newestSandbox       *Sandbox
 }
 
-// unit is the containers of one name in one pod.
+// unit is the containers of one name in one pod, as the kubelet's evict unit.
 type unit struct {
 	pod    *pod
-	newest *Container   // of any state
-	dead   []*candidate // those that may go, the newest first
+	newest *Container   // in any state
+	dead   []*candidate // those that may be removed, the newest first
 }
 
-// candidate is a container on which the decision is not made yet.
+// candidate is a container with its preliminary decision.
 type candidate struct {
 	Decision
-	unit *unit
-	end  int64 // when it ended in Unix nanoseconds, never after a newer one of its unit
+	unit      *unit
+	exitNanos int64 // exit time in Unix nanoseconds, never after that of a newer one of its unit
 }
 
 func (c *candidate) remove(why Reason) { c.Remove, c.Reason = true, why }
 
-// newestFirst compares two containers of one unit. Attempts count first because clocks
-// step back (kubernetes#134153).
+// newestFirst compares two containers of one unit. Attempts are compared first because
+// clocks may be set back (kubernetes#134153).
 func newestFirst(a, b *Container) int {
 	return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID))
 }
 
-// pod returns the pod with a UID, empty for objects that belong to no pod.
+// pod returns the pod with a UID; the empty UID stands for objects that belong to no pod.
 func (d *decider) pod(uid types.UID) *pod {
 	p := d.pods[uid]
 	if p == nil {
 		p = &pod{uid: uid, units: map[string]*unit{}}
 		if uid != "" {
-			p.gone, p.ended = d.Pods.ShouldPodContentBeRemoved(uid), d.Pods.ShouldPodRuntimeBeRemoved(uid)
+			p.deleted, p.terminated = d.Pods.ShouldPodContentBeRemoved(uid), d.Pods.ShouldPodRuntimeBeRemoved(uid)
 		}
 		d.pods[uid] = p
 	}
 	return p
 }
 
-// owned reports whether an object is ours.
+// owned reports whether an object is owned by this agent.
 func (d *decider) owned(o Object) bool { return d.Owned == nil || d.Owned(o) }
 
-// add completes a decision and reports whether the object goes. An object whose removal
-// failed a moment ago stays.
+// add completes a decision and reports whether the object is removed. An object whose
+// removal failed recently is kept.
 func (d *decider) add(v Decision) bool {
 	if at := d.RetryAt[v.ID]; v.Remove && at.After(d.Now) {
 		v.Remove, v.Reason, v.Until = false, BackingOff, at
@@ -136,16 +138,16 @@ func (d *decider) add(v Decision) bool {
 func (d *decider) decideContainers() {
 	candidates, units := d.candidates()
 	for _, c := range candidates {
-		if d.mayGo(c) {
+		if d.mayRemove(c) {
 			c.unit.dead = append(c.unit.dead, c)
 		}
 	}
 	for _, u := range units {
 		d.sort(u)
 		switch {
-		case u.pod.gone:
+		case u.pod.deleted:
 			u.keepNewest(0, GonePod)
-		case d.AllUnused && u.pod.ended:
+		case d.AllUnused && u.pod.terminated:
 			u.keepNewest(0, EndedPod)
 		default:
 			u.keepNewest(limit(d.Policy.MaxPerPodContainer, 1), OverPerPod)
@@ -155,13 +157,13 @@ func (d *decider) decideContainers() {
 	for _, c := range candidates {
 		if !d.add(c.Decision) {
 			c.unit.pod.hasContainers = true
-			d.usedBoxes[c.container.SandboxID] = true
+			d.usedSandboxes[c.container.SandboxID] = true
 			d.usedLogs[logKey{c.PodUID, c.Name, c.Attempt}] = true
 		}
 	}
 }
 
-// candidates returns all containers, and their units.
+// candidates returns all containers and their units.
 func (d *decider) candidates() (all []*candidate, units []*unit) {
 	podOf := make(map[string]types.UID, len(d.Snapshot.Sandboxes))
 	for i := range d.Snapshot.Sandboxes {
@@ -187,9 +189,9 @@ func (d *decider) candidates() (all []*candidate, units []*unit) {
 	return all, units
 }
 
-// mayGo reports whether a container may go if the limits say so, and sets the reason if
-// not.
-func (d *decider) mayGo(c *candidate) bool {
+// mayRemove reports whether a container may be removed if it exceeds a limit, and sets the
+// reason if not.
+func (d *decider) mayRemove(c *candidate) bool {
 	p := c.unit.pod
 	switch {
 	case p.uid == "":
@@ -201,7 +203,7 @@ func (d *decider) mayGo(c *candidate) bool {
 	}
 	switch c.container.State {
 	case runtimeapi.ContainerState_CONTAINER_CREATED:
-		if c.unused = c.container == c.unit.newest; c.unused && !p.ended {
+		if c.unused = c.container == c.unit.newest; c.unused && !p.terminated {
 			c.Reason = MayStart
 			return false
 		}
@@ -210,16 +212,16 @@ func (d *decider) mayGo(c *candidate) bool {
 		c.Reason = Running
 		return false
 	}
-	if until := d.endOf(c.container).Add(d.Policy.MinAge); until.After(d.Now) {
+	if until := d.exitTime(c.container).Add(d.Policy.MinAge); until.After(d.Now) {
 		c.Reason, c.Until = Young, until
 		return false
 	}
 	return true
 }
 
-// endOf returns when a container ended; if it never ran, when it was made. That is never
-// later than now, whatever clocks said.
-func (d *decider) endOf(c *Container) time.Time {
+// exitTime returns when a container exited; if it never ran, when it was created. The
+// result is never later than now, whatever the clocks showed.
+func (d *decider) exitTime(c *Container) time.Time {
 	end := c.FinishedAt
 	if end.IsZero() && c.State == runtimeapi.ContainerState_CONTAINER_CREATED {
 		end = c.CreatedAt
@@ -230,20 +232,19 @@ func (d *decider) endOf(c *Container) time.Time {
 	return end
 }
 
-// sort puts the newest attempt first and sets when each ended, which was not after a
-// newer one did: so no rule about age takes a newer one before an older one, and
-// removing the older changes nothing for the newer.
+// sort sorts the unit by attempt, the newest first, and sets the exit times so that no
+// container exited after a newer one: no rule based on age then removes a newer container
+// before an older one.
 func (d *decider) sort(u *unit) {
 	slices.SortFunc(u.dead, func(a, b *candidate) int { return newestFirst(a.container, b.container) })
 	end := d.Now.UnixNano()
 	for _, c := range u.dead {
-		end = min(end, d.endOf(c.container).UnixNano())
-		c.end = end
+		end = min(end, d.exitTime(c.container).UnixNano())
+		c.exitNanos = end
 	}
 }
 
-// keepNewest removes all but the newest containers of a unit, so many as most says. Negative:
-// no limit.
+// keepNewest removes all but the most newest containers of a unit. Negative: no limit.
 func (u *unit) keepNewest(most int, why Reason) {
 	if most < 0 || len(u.dead) <= most {
 		return
@@ -265,7 +266,7 @@ func limitTotal(units []*unit, most int) {
 	}
 	dead := allDead(units)
 	slices.SortFunc(dead, func(a, b *candidate) int {
-		return cmp.Or(cmp.Compare(b.end, a.end), newestFirst(a.container, b.container))
+		return cmp.Or(cmp.Compare(b.exitNanos, a.exitNanos), newestFirst(a.container, b.container))
 	})
 	for _, c := range dead[min(most, len(dead)):] {
 		c.remove(OverTotal)
@@ -293,7 +294,7 @@ func (d *decider) decideSandboxes() {
 			Kind: KindSandbox, ID: b.ID, PodUID: b.PodUID, Namespace: b.Namespace, Pod: b.Pod,
 			Attempt: b.Attempt, Labels: b.Labels,
 		}}
-		v.Remove, v.Reason = d.sandboxGoes(b, v.Object)
+		v.Remove, v.Reason = d.removesSandbox(b, v.Object)
 		if !d.add(v) {
 			d.pod(b.PodUID).hasSandboxes = true
 		}
@@ -304,7 +305,7 @@ func newerSandbox(a, b *Sandbox) bool {
 	return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID)) < 0
 }
 
-func (d *decider) sandboxGoes(b *Sandbox, o Object) (bool, Reason) {
+func (d *decider) removesSandbox(b *Sandbox, o Object) (bool, Reason) {
 	p := d.pod(b.PodUID)
 	switch {
 	case p.uid == "":
@@ -314,11 +315,11 @@ func (d *decider) sandboxGoes(b *Sandbox, o Object) (bool, Reason) {
 		return false, NotOurs
 	case b.Ready:
 		return false, Running
-	case d.usedBoxes[b.ID]:
+	case d.usedSandboxes[b.ID]:
 		return false, HasContainers
-	case p.gone:
+	case p.deleted:
 		return true, GonePod
-	case d.AllUnused && p.ended:
+	case d.AllUnused && p.terminated:
 		return true, EndedPod
 	case p.newestSandbox != b:
 		return true, NewerSandbox

@@ -9,15 +9,15 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// logKey names the logs of one container.
+// logKey identifies the logs of one container.
 type logKey struct {
 	uid     types.UID
 	name    string
 	attempt uint32
 }
 
-// decideFolders decides on the folders of pods, and in those of pods that are not
-// gone, on the logs of each container.
+// decideFolders decides on the log folders of pods, and on the logs of each container of
+// pods that still exist.
 func (d *decider) decideFolders() {
 	for i := range d.Folders {
 		f := &d.Folders[i]
@@ -27,7 +27,7 @@ func (d *decider) decideFolders() {
 		switch p := d.pod(f.UID); {
 		case p.foreign || !d.owned(v.Object):
 			v.Reason = NotOurs
-		case !p.gone:
+		case !p.deleted:
 			v.Reason = PodIsHere
 		case p.hasContainers || p.hasSandboxes:
 			v.Reason = StillInRuntime
@@ -35,7 +35,7 @@ func (d *decider) decideFolders() {
 			v.Remove, v.Reason = true, GonePod
 		}
 		if d.add(v) {
-			d.goneLogs[f.Folder] = f.UID
+			d.removedLogs[f.Folder] = f.UID
 		}
 		if v.Reason == PodIsHere {
 			d.decideLogs(f)
@@ -43,10 +43,10 @@ func (d *decider) decideFolders() {
 	}
 }
 
-// decideLogs decides on the logs of containers of a pod that is not gone. Those of
-// attempts that are newer than the snapshot stay. Of a name that the snapshot does not
-// have all stay for as long as the pod may start containers: one that ends at once has
-// two by the time that an old snapshot is used.
+// decideLogs decides on the logs of containers of a pod that still exists. Logs of
+// attempts that are newer than the snapshot are kept. If the snapshot has no container of
+// a name, all logs of that name are kept as long as the pod may start containers: by the
+// time an old snapshot is used, the pod may have started a container twice.
 func (d *decider) decideLogs(f *LogFolder) {
 	p := d.pod(f.UID)
 	attempts := slices.Clone(f.Attempts) // by name, the newest first
@@ -64,22 +64,22 @@ func (d *decider) decideLogs(f *LogFolder) {
 		switch u := p.units[a.Container]; {
 		case d.usedLogs[logKey{f.UID, a.Container, a.Attempt}]:
 			v.Reason = ContainerIsHere
-		case u != nil && a.Attempt > u.newest.Attempt, u == nil && !p.ended:
+		case u != nil && a.Attempt > u.newest.Attempt, u == nil && !p.terminated:
 			v.Reason = MayBeNew
 		default:
 			v.Remove, v.Reason = true, ContainerIsGone
 		}
 		if d.add(v) {
 			for _, file := range a.Files {
-				d.goneLogs[file] = f.UID
+				d.removedLogs[file] = f.UID
 			}
 		}
 	}
 }
 
-// decideLinks decides on the links that lead nowhere, and on those to logs that go. That
-// of a container which may write again leads nowhere for a moment while its log is
-// rotated.
+// decideLinks decides on links without a target, and on those to logs that are removed.
+// The link of a container that may write again has no target for a moment while its log
+// is rotated.
 func (d *decider) decideLinks() {
 	byID := make(map[string]*Decision, len(d.Snapshot.Containers))
 	for i := range d.Snapshot.Containers {
@@ -87,8 +87,8 @@ func (d *decider) decideLinks() {
 	}
 	for i := range d.Links {
 		l := &d.Links[i]
-		uid, goes := d.logGoes(l.Log)
-		if l.Log != "" && !goes {
+		uid, removed := d.isLogRemoved(l.Log)
+		if l.Log != "" && !removed {
 			continue
 		}
 		v := Decision{Object: Object{
@@ -103,7 +103,7 @@ func (d *decider) decideLinks() {
 			v.Reason = NotOurs
 		case c != nil && !c.Remove && c.container.State != runtimeapi.ContainerState_CONTAINER_EXITED:
 			v.Reason = MayRotate
-		case goes:
+		case removed:
 			v.PodUID, v.Remove, v.Reason = uid, true, LogGoes
 		default:
 			v.Remove, v.Reason = true, DeadLink
@@ -112,22 +112,24 @@ func (d *decider) decideLinks() {
 	}
 }
 
-// logGoes reports whether a log is removed, and of which pod it is.
-func (d *decider) logGoes(file string) (uid types.UID, goes bool) {
-	if uid, goes = d.goneLogs[file]; !goes {
+// isLogRemoved reports whether a log is removed, and returns the UID of its pod.
+func (d *decider) isLogRemoved(file string) (uid types.UID, removed bool) {
+	if uid, removed = d.removedLogs[file]; !removed {
 		folder, _, _ := strings.Cut(file, "/")
-		uid, goes = d.goneLogs[folder]
+		uid, removed = d.removedLogs[folder]
 	}
-	return uid, goes
+	return uid, removed
 }
 
-// shortestID is how many characters of its ID a container is found by, as in the kubelet.
-const shortestID = 6
+// minIDLength is how many characters of an ID are needed to find its container, as in the
+// kubelet.
+const minIDLength = 6
 
-// linkedContainer returns the container of a link, nil if it is not known. Names of links
-// are cut to the length of a file's name, which may leave the first part of the ID only.
+// linkedContainer returns the decision on the container of a link, nil if it is unknown.
+// Link names are truncated to the maximum length of a file name, which may leave only the
+// first part of the ID.
 func linkedContainer(l *LogLink, byID map[string]*Decision) (found *Decision) {
-	if c := byID[l.ContainerID]; c != nil || len(l.ContainerID) < shortestID {
+	if c := byID[l.ContainerID]; c != nil || len(l.ContainerID) < minIDLength {
 		return c
 	}
 	for id, c := range byID {

@@ -1,28 +1,28 @@
-// Package containergc removes what dead containers leave behind: themselves, their
-// sandboxes and their logs.
+// Package containergc deletes dead containers, their sandboxes and their logs.
 //
 // # What it does
 //
-// A [Manager] looks at what there is in the container runtime and in the folder of logs
-// every minute, decides what goes, and removes it. [Manager.Collect] does one pass,
-// [Manager.Run] does them for ever, [Manager.DeleteAllUnusedContainers] removes what an
-// eviction manager wants gone. [Manager.Plan] does nothing and says what would go, what
-// stays, and why; a [Plan] prints as text and as JSON. The decision is a pure function,
-// [Decide]. The baseline is the container garbage collection of kubelet 1.36.
+// Every minute, a [Manager] lists the containers and sandboxes in the container runtime
+// and the log folders, decides what to remove, and removes it. [Manager.Collect] runs one
+// pass, [Manager.Run] runs passes until its context is done, and
+// [Manager.DeleteAllUnusedContainers] removes what an eviction manager wants to free.
+// [Manager.Plan] removes nothing and returns what would be removed and kept, and why; a
+// [Plan] prints as text and as JSON. The decision is a pure function, [Decide]. The
+// baseline is the container garbage collection of kubelet 1.36.
 //
-// Rules are about the dead containers of one name in one pod: the newest are kept, so
-// that users can find out why they died, and because restarts are counted from them.
-// [Policy] has the kubelet's settings, which mean what they mean there.
+// Limits apply to the dead containers with the same name in the same pod. The newest ones
+// are kept, so that users can find out why they died, and because restarts are counted
+// from them. [Policy] has the kubelet's settings with the kubelet's meaning.
 //
-// Logs of running containers are kept small by the sub-package logrotate. What it has
-// rotated goes with the container's log.
+// The sub-package logrotate limits the size of the logs of running containers. Rotated
+// files are removed together with the container's log.
 //
 // # What you supply
 //
-// A CRI client, as [Runtime] and [Remover]; what the pod workers know, as [PodState];
-// and whether every source of pods has been read. Who has a fresh view of the runtime
-// already, such as the one behind a podcache, hands it over as [Config].Snapshot. On a
-// runtime that serves others too, [Config].Owned says what is ours:
+// A CRI client, as [Runtime] and [Remover]; the state of the pod workers, as [PodState];
+// and whether every pod source has been read. An agent that already has a recent view of
+// the runtime, such as that of a podcache, can supply it as [Config].Snapshot. On a
+// runtime with other clients, [Config].Owned selects the objects of this agent:
 //
 //	Owned: func(o containergc.Object) bool {
 //		if o.Labels == nil { // logs have none
@@ -33,84 +33,90 @@
 //
 // # What it guarantees
 //
-//  1. Nothing that runs is removed, nor a sandbox with a container that stays, nor the
-//     logs of a pod of which anything is left in the runtime.
-//  2. Nothing is removed before every source of pods has been read.
-//  3. What is not ours, or belongs to no pod, is never touched.
-//  4. A container that was created and not started stays for as long as somebody may be
-//     about to start it. That is asked again right before it goes, and so is whether a
-//     pod is gone before its logs go: static pods come back with the same UID.
-//  5. Of one name in one pod, what stays is newer than what goes, but for what is young
-//     or failed to go; attempts tell, whatever clocks said.
-//  6. Age counts from the end of a container and no longer than since it was last seen
-//     dead at a later time, so that a clock that steps back makes nothing young for ever.
-//  7. A pass takes one list of each kind, or one snapshot, for all that it does. One
-//     with nothing to do makes no other call.
-//  8. One that will not go, or hangs, stops nothing else. It is tried again after 1 min,
-//     2 min, and so on up to 15 min; nothing is forgotten, because the next pass decides
-//     on what is there. Requests for single pods are never dropped either. If Workers
-//     calls hang, the runtime does, and the pass leaves the rest to the next.
-//  9. Nothing outside the folders of logs is removed, whatever links a pod has planted.
+//  1. Nothing that runs is removed, nor a sandbox with a container that is kept, nor
+//     the log folder of a pod that still has a container or sandbox in the runtime.
+//  2. Nothing is removed before every pod source has been read.
+//  3. Objects that are not owned or belong to no pod are never touched.
+//  4. A container that was created and not started is kept as long as its pod may
+//     still start it. This is checked again right before its removal. Likewise it is
+//     checked again that a pod is gone before its logs are removed, because a static
+//     pod may return with the same UID.
+//  5. Of the containers with the same name in the same pod, those that are kept are
+//     newer than those that are removed, except containers that are younger than
+//     MinAge or could not be removed. Newer means a higher attempt, whatever the
+//     clocks showed.
+//  6. The age of a container counts from its exit. The exit never counts as later than
+//     any time at which the container was seen dead, so that a clock that is set back
+//     makes no container young for ever.
+//  7. A pass makes one list of each kind, or takes one snapshot. A pass with nothing
+//     to do makes no other call.
+//  8. A removal that fails or hangs does not stop the others. It is retried after 1
+//     min, 2 min, and so on up to 15 min, and never lost, because each pass decides
+//     from what exists. Requests for single pods are not lost either. If as many calls
+//     time out as there are Workers, the runtime is considered unresponsive, and the
+//     next pass removes the rest.
+//  9. Nothing outside the log folders is removed, whatever links a pod has created.
 //
 // # Goroutines and locking
 //
-// New starts nothing. A pass removes with up to Workers goroutines, each of which cleans
-// up one pod at a time; they end before it returns, provided that the runtime's calls
-// end with their context. Passes wait for each other to decide, no longer than their
-// context lasts, and one that somebody needs for the disk makes the one before it hurry.
-// They remove at the same time, so that a container that uses up its grace period delays
-// no other pass. What one pass is removing, another leaves to it.
-// CallTimeout is real time even on a fake clock.
+// New starts nothing. A pass removes objects on up to Workers goroutines. Each goroutine
+// handles one pod at a time. They end before the pass returns if the runtime's calls end
+// with their context. Passes decide one at a time, and wait for each other no longer than
+// their context allows. They remove concurrently, so that a container that uses its whole
+// grace period delays no other pass. An object that one pass is removing is skipped by
+// others. CallTimeout is real time even with a fake clock.
 //
 // # Differences from the kubelet
 //
-//   - While a source of pods is not ready, the kubelet enforces limits and removes
-//     sandboxes and dead links; here nothing happens, and DeleteAllUnusedContainers
+//   - While a pod source is not ready, the kubelet enforces limits and removes
+//     sandboxes and dead links; ours does nothing, and DeleteAllUnusedContainers
 //     returns ErrNotReady.
-//   - One snapshot serves the whole pass, and nothing happens without it; the kubelet
-//     lists again for each step, and continues after a list that failed.
-//   - The kubelet removes a container or a sandbox without a pod as if its pod were gone;
-//     here such a container belongs to the pod of its sandbox, and what has no pod is left
-//     alone.
-//   - The kubelet treats a created container as a dead one; here it stays while its pod
-//     may start it.
+//   - Ours uses one snapshot for the whole pass, and does nothing without it; the
+//     kubelet lists again for each step, and continues after a list that failed.
+//   - The kubelet removes a container or a sandbox without a pod as if its pod did not
+//     exist any more; here such a container belongs to the pod of its sandbox, and
+//     objects without a pod are kept.
+//   - The kubelet treats a created container as a dead one; ours keeps it while its
+//     pod may start it.
 //   - A container or a sandbox in a state that this version does not know counts as
 //     running; the kubelet removes it.
-//   - The age of a dead container counts from its end; in the kubelet it counts from the
-//     creation, so that a container that ran for long is never young.
-//   - The highest attempt is the newest container or sandbox, and creation times decide
-//     only between equal ones; in the kubelet they decide alone, although the clock may
-//     have been set.
-//   - The kubelet does not remove a container whose status it cannot get; ours needs no
-//     status for that.
-//   - The kubelet repeats a failed removal in each pass; here it is repeated after a
-//     minute, two, and so on up to 15 minutes.
-//   - A failed removal is an error of the pass, and in its event; the kubelet only logs
-//     it.
-//   - A failed DeleteAllUnusedContainers makes the event ContainerGCFailed, too; the
+//   - The age of a dead container counts from its exit; in the kubelet it counts from
+//     its creation, so that a container that ran for a long time is never young.
+//   - The container or sandbox with the highest attempt is the newest, and creation
+//     times matter only for equal attempts; the kubelet compares only creation times,
+//     although the clock may have been set.
+//   - The kubelet does not remove a container whose status it cannot get; ours needs
+//     no status for that.
+//   - The kubelet retries a failed removal in each pass; ours after a minute, two, and
+//     so on up to 15 minutes.
+//   - A failed removal is part of the error of the pass and of its event; the kubelet
+//     only logs it.
+//   - A failed DeleteAllUnusedContainers also causes the event ContainerGCFailed; the
 //     kubelet only logs the failure.
-//   - The event ContainerGCFailed is made once in ten minutes; the kubelet makes it in
-//     each pass that fails.
-//   - The kubelet removes a container's logs and the link to them before the container, and
-//     keeps the logs of a container that another client removed; here both go after their
-//     container, whoever removed it.
-//   - The logs of a pod that is gone or evicted stay until nothing of the pod is left in
-//     the runtime; the kubelet removes them at once.
-//   - The kubelet takes what follows the last underscore of a log folder's name as a UID;
-//     here a folder that is not named like a pod's is left alone.
-//   - If there is no folder of pod logs, the kubelet's pass fails; here there is nothing
-//     to do.
-//   - If the folder of pod logs cannot be read, the kubelet leaves dead links alone; ours
+//   - The event ContainerGCFailed is recorded at most once in ten minutes; the kubelet
+//     records it in each pass that fails.
+//   - The kubelet removes a container's logs and the link to them before the
+//     container, and keeps the logs of a container that another client removed; ours
+//     removes both after the container, whichever client removed it.
+//   - The logs of a pod that was deleted or evicted are kept until nothing of the pod
+//     is left in the runtime; the kubelet removes them at once.
+//   - The kubelet uses what follows the last underscore of a log folder's name as a
+//     UID; ours ignores folders whose names are not those of pods.
+//   - If the folder of pod logs does not exist, the kubelet's pass fails; ours has
+//     nothing to do.
+//   - If the folder of pod logs cannot be read, the kubelet keeps dead links; ours
 //     removes them.
-//   - If the folder of links cannot be read, the pass fails; the kubelet takes it for empty,
-//     and removes no container.
-//   - The snapshot tells whether the container of a dead link may write again; the kubelet
-//     asks for its status, and removes the link of a running container if that fails.
-//   - Requests are a set, not a queue of 50 that drops what does not fit.
+//   - If the folder of links cannot be read, our pass fails; the kubelet treats it as
+//     empty, and removes no container.
+//   - Ours uses the snapshot to find out whether the container of a dead link may
+//     write again; the kubelet requests the container's status, and removes the link
+//     of a running container if that fails.
+//   - Requests are a set; in the kubelet they are a queue of 50 that drops what does
+//     not fit.
 //
 // # Testing your code with it
 //
-// Call Collect instead of Run, with the node of package fakecri and the fake clock, or
-// [Decide] with a snapshot written by hand. Loops are best tested with Run in a
-// testing/synctest bubble.
+// Call Collect instead of Run, with the node of package fakecri and a fake clock, or call
+// [Decide] with a snapshot written by hand. Test loops with Run in a testing/synctest
+// bubble.
 package containergc

@@ -12,13 +12,13 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// noPods knows one pod, which is there.
+// noPods reports that no pod has terminated or was deleted.
 type noPods struct{}
 
 func (noPods) ShouldPodContentBeRemoved(uid types.UID) bool { return uid != "1234" }
 func (noPods) ShouldPodRuntimeBeRemoved(uid types.UID) bool { return uid != "1234" }
 
-// A container has crashed twice. Of its dead, one is kept.
+// A container has crashed twice. One dead container is kept.
 func Example() {
 	ctx := context.Background()
 	node, err := fakecri.New(fakecri.Config{Images: []fakecri.Image{{Name: "demo/web:1"}}})
@@ -68,7 +68,7 @@ func Example() {
 	res, err := gc.Collect(ctx)
 	fmt.Println(len(res.Removed), err)
 	// Output:
-	// container 0 true beyond MaxPerPodContainer
+	// container 0 true exceeds MaxPerPodContainer
 	// container 1 false within limits
 	// container 2 false running
 	// sandbox 0 false running

@@ -1,6 +1,6 @@
 package containergc
 
-// Failures is how many objects are remembered that would not go.
+// Failures returns the number of objects whose removal failed.
 func (m *Manager) Failures() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,14 +14,14 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// TestCollect plays the scripts in testdata/collect on a node in memory. Each begins
+// TestCollect runs the scripts in testdata/collect on a node in memory. Each starts
 // with its policy; see there. The commands:
 //
 //	policy [min-age=1h] [per-pod=1] [total=-1]
-//	run|die|create web/app#0 ...   a container that runs, has ended, was only created
-//	end web                        the newest sandbox ends with what runs in it
+//	run|die|create web/app#0 ...   a container that runs, has exited, was only created
+//	end web                        the newest sandbox stops with the containers in it
 //	state web gone|ended|evicted|here
-//	sources ready=false            of pods
+//	sources ready=false            pod sources are not ready
 //	fail RemoveContainer [ns/web/app]     with an error that is the command's input;
 //	                               without an object, once
 //	heal RemoveContainer
@@ -38,7 +38,7 @@ func TestCollect(t *testing.T) {
 	})
 }
 
-// script is a node and the manager that a script has made.
+// script is a node and its manager, as configured by a script.
 type script struct {
 	*bed
 	m    *containergc.Manager
@@ -94,7 +94,7 @@ func (s *script) play(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-// show says what a pass has done.
+// show returns what a pass has done.
 func (s *script) show(err error) string {
 	var b strings.Builder
 	calls := s.Calls()
@@ -105,7 +105,7 @@ func (s *script) show(err error) string {
 	}
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
-			text, _, _ := strings.Cut(line, " (") // ids say nothing
+			text, _, _ := strings.Cut(line, " (") // ids are random
 			_, cause, _ := strings.Cut(line, "): ")
 			fmt.Fprintln(&b, "error:", strings.TrimSpace(text+" "+cause))
 		}
@@ -115,9 +115,9 @@ func (s *script) show(err error) string {
 	return b.String()
 }
 
-// TestSnapshotsLoseNothing: a container of the list and one of the status are the same
-// to every rule.
-func TestSnapshotsLoseNothing(t *testing.T) {
+// TestSnapshot_ConversionsLoseNothing: a container converted from a list entry and one from a
+// status are the same for every rule.
+func TestSnapshot_ConversionsLoseNothing(t *testing.T) {
 	b := newBed(t)
 	id := b.dead("web", "app", 3)
 	list, err := b.ListContainers(t.Context(), nil)
@@ -126,7 +126,7 @@ func TestSnapshotsLoseNothing(t *testing.T) {
 	require.NoError(t, err)
 	listed, asked := containergc.ContainerFromList(list[0]), containergc.ContainerFromStatus(status.GetStatus(), b.boxes["web"])
 	require.False(t, asked.FinishedAt.IsZero())
-	require.True(t, listed.FinishedAt.IsZero(), "lists do not tell")
+	require.True(t, listed.FinishedAt.IsZero(), "lists have no exit times")
 	asked.FinishedAt = listed.FinishedAt
 	require.Equal(t, listed, asked)
 	require.Equal(t, types.UID("web"), listed.PodUID)

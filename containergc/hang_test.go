@@ -20,8 +20,8 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// slow is a runtime of containers that have ended or are in an unknown state, each of a
-// pod that is gone. Calls in hang last until their context ends.
+// slow is a runtime with containers that have exited or are in an unknown state, each of a
+// deleted pod. The calls in hang block until their context is done.
 type slow struct {
 	mu         sync.Mutex
 	containers []*runtimeapi.Container
@@ -101,7 +101,7 @@ const (
 	unknown = runtimeapi.ContainerState_CONTAINER_UNKNOWN
 )
 
-func TestContainerThatIgnoresItsSignalDelaysNoOtherPass(t *testing.T) {
+func TestRun_ContainerThatIgnoresItsSignalDelaysNoOtherPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{hang: map[string]bool{"StopContainer 3600 stuck": true}}
 		s.add("stuck", unknown, map[string]string{crilabels.PodTerminationGracePeriod: "3600"})
@@ -120,7 +120,7 @@ func TestContainerThatIgnoresItsSignalDelaysNoOtherPass(t *testing.T) {
 		s.add("reclaimed", exited, nil)
 		began := time.Now()
 		require.NoError(t, m.DeleteAllUnusedContainers(t.Context()))
-		require.True(t, s.called("RemoveContainer reclaimed"), "somebody needs the disk")
+		require.True(t, s.called("RemoveContainer reclaimed"), "the disk space is needed")
 		require.LessOrEqual(t, time.Since(began), 10*time.Second)
 
 		s.add("next", exited, nil)
@@ -133,7 +133,7 @@ func TestContainerThatIgnoresItsSignalDelaysNoOtherPass(t *testing.T) {
 	})
 }
 
-func TestRuntimeThatDoesNotRemoveDelaysPassesByMinutesOnly(t *testing.T) {
+func TestRun_HangingRemovalsDelayPassesOnlyByMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{hang: map[string]bool{"RemoveContainer": true}}
 		for i := range 3000 {
@@ -142,13 +142,13 @@ func TestRuntimeThatDoesNotRemoveDelaysPassesByMinutesOnly(t *testing.T) {
 		m := s.manager(t)
 		began := time.Now()
 		_, err := m.Collect(t.Context())
-		require.ErrorContains(t, err, "the runtime does not answer")
+		require.ErrorContains(t, err, "the runtime does not respond")
 		require.LessOrEqual(t, time.Since(began), 4*time.Minute)
 		require.LessOrEqual(t, m.Failures(), 8)
 	})
 }
 
-func TestRuntimeThatTellsNoStatusDelaysPassesBySecondsOnly(t *testing.T) {
+func TestRun_HangingStatusesDelayPassesOnlyBySeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{hang: map[string]bool{"ContainerStatus": true}}
 		for i := range 3000 {
@@ -162,13 +162,13 @@ func TestRuntimeThatTellsNoStatusDelaysPassesBySecondsOnly(t *testing.T) {
 
 		s.hang = map[string]bool{"ContainerStatus 0": true}
 		res, err := m.Collect(t.Context())
-		require.NoError(t, err, "0 is asked again in a minute")
+		require.NoError(t, err, "0 is requested again in a minute")
 		require.Len(t, res.Removed, 2999)
 		require.False(t, s.called("RemoveContainer 0"), "it counts as ended now")
 	})
 }
 
-func TestContainerInAnUnknownStateIsStoppedAsTheKubeletDoes(t *testing.T) {
+func TestCollect_StopsAContainerInUnknownStateAsTheKubeletDoes(t *testing.T) {
 	const killing = "Normal Killing Container is in unknown state, try killing it before removal"
 	annotations := func(pairs ...string) map[string]string {
 		all := map[string]string{}
@@ -208,7 +208,7 @@ func TestContainerInAnUnknownStateIsStoppedAsTheKubeletDoes(t *testing.T) {
 			recorder{killing, "Warning FailedPreStopHook PreStopHook failed"},
 		},
 		{
-			"no time for the hook", annotations(crilabels.PodDeletionGracePeriod, "0", crilabels.PreStopHandler, "{}"), 0, nil,
+			"a grace period without time for the hook", annotations(crilabels.PodDeletionGracePeriod, "0", crilabels.PreStopHandler, "{}"), 0, nil,
 			[]string{"StopContainer 2 x", "RemoveContainer x"},
 			recorder{killing},
 		},

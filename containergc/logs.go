@@ -15,20 +15,20 @@ import (
 	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
-// LogFolder is the folder with the logs of one pod.
+// LogFolder is the log folder of one pod.
 type LogFolder struct {
 	// Folder is its name in [Config].PodLogs.
 	Folder string
-	// Namespace, Pod and UID are what it is made of.
+	// Namespace, Pod and UID are the parts of its name.
 	Namespace, Pod string
 	UID            types.UID
-	// Attempts are the logs in it.
+	// Attempts are the logs in the folder, by container and attempt.
 	Attempts []AttemptLogs
 }
 
 // AttemptLogs are the log files of one container.
 type AttemptLogs struct {
-	// Container and Attempt say which.
+	// Container and Attempt identify the container.
 	Container string
 	Attempt   uint32
 	// Files are their paths below [Config].PodLogs.
@@ -39,15 +39,16 @@ type AttemptLogs struct {
 type LogLink struct {
 	// Name is its name in [Config].ContainerLogs.
 	Name string
-	// Log is the path of the log below [Config].PodLogs, empty if it leads nowhere.
+	// Log is the path of the log below [Config].PodLogs, empty if the target does not
+	// exist.
 	Log string
-	// ContainerID is the container whose log it was, as far as the name tells;
-	// Namespace, Pod and Container say more of it.
+	// ContainerID is the ID of the log's container, possibly truncated. All four are
+	// parts of the name and empty if it has no such part.
 	ContainerID, Namespace, Pod, Container string
 }
 
-// parseFolder reads the name of a pod's log folder: namespace, name and UID, none of
-// which has an underscore.
+// parseFolder parses the name of a pod's log folder: namespace, name and UID, separated
+// by underscores, which none of them contains.
 func parseFolder(name string) (f LogFolder, ok bool) {
 	parts := strings.Split(name, "_")
 	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
@@ -56,7 +57,7 @@ func parseFolder(name string) (f LogFolder, ok bool) {
 	return LogFolder{Folder: name, Namespace: parts[0], Pod: parts[1], UID: types.UID(parts[2])}, true
 }
 
-// parseLogFile reads the attempt from the name of a log file, rotated or not.
+// parseLogFile parses the attempt in the name of a log file, rotated or not.
 func parseLogFile(name string) (attempt uint32, ok bool) {
 	number, rest, found := strings.Cut(name, ".")
 	n, err := strconv.ParseUint(number, 10, 32)
@@ -66,9 +67,9 @@ func parseLogFile(name string) (attempt uint32, ok bool) {
 	return uint32(n), rest == "log" || strings.HasPrefix(rest, "log.")
 }
 
-// parseLink reads the name of a link, see [crilabels.LogLink]. Container
-// names may have dashes, ids have none. Any name that ends in .log is one of a link,
-// though it may tell nothing.
+// parseLink parses the name of a link, see [crilabels.LogLink]. Container names may have
+// dashes, IDs have none. Any name that ends in .log is accepted; parts that it does not
+// have are left empty.
 func parseLink(name string) (l LogLink, ok bool) {
 	base, isLog := strings.CutSuffix(name, ".log")
 	l = LogLink{Name: name}
@@ -83,8 +84,8 @@ func parseLink(name string) (l LogLink, ok bool) {
 	return l, true
 }
 
-// readFolders returns the pods' folders in a root, empty if it does not exist. What has no
-// name of that kind is left out. Nothing is followed out of the root.
+// readFolders returns the pods' log folders below rootPath, none if it does not exist.
+// Entries with other names are ignored. Links out of the root are not followed.
 func readFolders(rootPath string) (folders []LogFolder, err error) {
 	root, err := safeopen.Root(rootPath)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -104,7 +105,7 @@ func readFolders(rootPath string) (folders []LogFolder, err error) {
 		if !ok {
 			continue
 		}
-		if e.IsDir() { // else it goes with its pod, and what it links to is no concern
+		if e.IsDir() { // anything else is removed with its pod; a link is not followed
 			errs = append(errs, f.read(root))
 		}
 		folders = append(folders, f)
@@ -112,7 +113,7 @@ func readFolders(rootPath string) (folders []LogFolder, err error) {
 	return folders, errors.Join(errs...)
 }
 
-// read reads the logs of one pod. What has vanished meanwhile is left out.
+// read reads the log files of one pod. Entries that are removed meanwhile are ignored.
 func (f *LogFolder) read(root *os.Root) error {
 	containers, err := readDir(root, f.Folder)
 	if err != nil {
@@ -127,7 +128,7 @@ func (f *LogFolder) read(root *os.Root) error {
 		if err != nil {
 			return err
 		}
-		for _, file := range files { // sorted by name: those of one attempt are neighbours
+		for _, file := range files { // sorted by name: the files of one attempt are adjacent
 			n, ok := parseLogFile(file.Name())
 			if !ok {
 				continue
@@ -143,7 +144,7 @@ func (f *LogFolder) read(root *os.Root) error {
 	return nil
 }
 
-// readDir reads a folder below a root, empty if it does not exist.
+// readDir returns the entries of a folder below a root, none if it does not exist.
 func readDir(root *os.Root, dir string) ([]fs.DirEntry, error) {
 	entries, err := safeopen.ReadDir(root, dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -152,8 +153,8 @@ func readDir(root *os.Root, dir string) ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
-// readLinks returns the links in dir that lead nowhere or to something below podLogs.
-// Pods may be able to write to what is below it, so no link of theirs is followed out.
+// readLinks returns the links in dir that have no target or a target below podLogs. Pods
+// may be able to write below podLogs, so that links are not followed out of it.
 func readLinks(dir, podLogs string) (links []LogLink, err error) {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -162,7 +163,7 @@ func readLinks(dir, podLogs string) (links []LogLink, err error) {
 	case err != nil:
 		return nil, fmt.Errorf("read container logs: %w", err)
 	}
-	var logs *os.Root // nil if there are none
+	var logs *os.Root // nil if podLogs can't be opened
 	if podLogs != "" {
 		if logs, err = safeopen.Root(podLogs); err == nil {
 			defer func() { err = errors.Join(err, logs.Close()) }()
@@ -190,7 +191,8 @@ func readLinks(dir, podLogs string) (links []LogLink, err error) {
 	return links, nil
 }
 
-// logOf returns the path below podLogs to which a link leads, empty if to another.
+// logOf returns the path below podLogs to which a link points, empty if it points
+// elsewhere.
 func logOf(link, podLogs string) string {
 	target, err := os.Readlink(link)
 	if err != nil || podLogs == "" {
@@ -203,8 +205,8 @@ func logOf(link, podLogs string) string {
 	return filepath.ToSlash(rel)
 }
 
-// removeBelow removes paths below a root, whole folders included. What is gone is no
-// error; nothing is followed out of the root, nor is a link's target removed.
+// removeBelow removes paths below a root, folders with their content. A path that does
+// not exist is no error. Links are removed, not followed.
 func removeBelow(rootPath string, paths ...string) (err error) {
 	root, err := safeopen.Root(rootPath)
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// TestPodThatComesBackKeepsItsLogs: a static pod has the UID that it had.
-func TestPodThatComesBackKeepsItsLogs(t *testing.T) {
+// TestLogs_PodThatReturnsKeepsItsLogs: a static pod returns with the same UID.
+func TestLogs_PodThatReturnsKeepsItsLogs(t *testing.T) {
 	root := logs(t, "ns_web_web/app/0.log")
 	b := newBed(t, func(c *containergc.Config) { c.PodLogs = root })
 	b.create("web", "app", 0)
@@ -26,10 +26,10 @@ func TestPodThatComesBackKeepsItsLogs(t *testing.T) {
 	_, err := b.manager().Collect(t.Context())
 	require.NoError(t, err)
 	require.Len(t, files(t, root), 1)
-	require.Equal(t, []string{"web#0", "web/app#0"}, b.left(), "it may be about to start after all")
+	require.Equal(t, []string{"web#0", "web/app#0"}, b.left(), "it may be started soon")
 }
 
-func TestLogsGoWithTheirContainerRotatedOnesToo(t *testing.T) {
+func TestLogs_AreRemovedWithTheirContainer(t *testing.T) {
 	root := logs(t,
 		"ns_web_web/app/0.log", "ns_web_web/app/0.log.20260102-030405", "ns_web_web/app/0.log.20260102-030405.gz",
 		"ns_web_web/app/0.log.20260102-030405.tmp", "ns_web_web/app/1.log", "ns_web_web/app/1.log.20260102-030405.gz",
@@ -53,8 +53,8 @@ func TestLogsGoWithTheirContainerRotatedOnesToo(t *testing.T) {
 	require.Equal(t, []string{"notes"}, files(t, root))
 }
 
-// Whoever asks why a container will not go needs its log.
-func TestLogsOfWhatWillNotGoStay(t *testing.T) {
+// Users need the log to find out why a container cannot be removed.
+func TestLogs_FailedRemovalOfAContainerKeepsItsLogs(t *testing.T) {
 	root := logs(t, "ns_web_web/app/0.log", "ns_web_web/app/0.log.20260102-030405", "ns_web_web/app/1.log", "ns_web_web/app/2.log")
 	b := newBed(t, func(c *containergc.Config) { c.PodLogs = root })
 	stuck := b.dead("web", "app", 0)
@@ -73,8 +73,8 @@ func TestLogsOfWhatWillNotGoStay(t *testing.T) {
 	require.Equal(t, []string{"ns_web_web/app/2.log"}, files(t, root))
 }
 
-// TestLinksAreNeverFollowed: a pod that can write to the logs plants links there.
-func TestLinksAreNeverFollowed(t *testing.T) {
+// TestLogs_LinksAreNeverFollowed: a pod that can write to the logs creates links there.
+func TestLogs_LinksAreNeverFollowed(t *testing.T) {
 	precious := logs(t, "data", "0.log")
 	root := logs(t, "ns_web_web/app/0.log")
 	require.NoError(t, os.Symlink(precious, filepath.Join(root, "ns_web_web", "other")))
@@ -92,7 +92,7 @@ func TestLinksAreNeverFollowed(t *testing.T) {
 	require.Equal(t, []string{"0.log", "data"}, files(t, precious))
 }
 
-func TestDeadLinksGo(t *testing.T) {
+func TestLogs_DeadLinksAreRemoved(t *testing.T) {
 	root, links := logs(t, "ns_web_web/app/0.log"), t.TempDir()
 	b := newBed(t, func(c *containergc.Config) { c.PodLogs, c.ContainerLogs = root, links })
 	running := b.start("web", "app", 0)
@@ -117,7 +117,7 @@ func TestDeadLinksGo(t *testing.T) {
 	require.Contains(t, files(t, links), "web_ns_app-back.log", "it leads somewhere again")
 }
 
-func TestFoldersThatCannotBeRead(t *testing.T) {
+func TestLogs_FoldersThatCannotBeRead(t *testing.T) {
 	file := filepath.Join(logs(t, "file"), "file")
 	b := newBed(t, func(c *containergc.Config) { c.PodLogs, c.ContainerLogs = file, file })
 	b.dead("web", "app", 0)
@@ -131,7 +131,7 @@ func TestFoldersThatCannotBeRead(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestLogsOfEndedPodsGoUnderDiskPressure(t *testing.T) {
+func TestLogs_OfTerminatedPodsAreRemovedUnderDiskPressure(t *testing.T) {
 	root, links := logs(t, "ns_job_job/app/0.log", "ns_job_job/app/1.log", "ns_job_job/app/1.log.20260102-030405.gz"), t.TempDir()
 	b := newBed(t, func(c *containergc.Config) { c.PodLogs, c.ContainerLogs = root, links })
 	b.dead("job", "app", 0)
@@ -150,8 +150,8 @@ func TestLogsOfEndedPodsGoUnderDiskPressure(t *testing.T) {
 	require.Empty(t, files(t, links), "in the same pass")
 }
 
-// The name of a link is cut at 255 characters.
-func TestCutLinkOfARunningContainerStaysWhileItsLogIsRotated(t *testing.T) {
+// The name of a link is truncated to 255 characters.
+func TestLogs_TruncatedLinkOfARunningContainerStaysDuringRotation(t *testing.T) {
 	root, links := t.TempDir(), t.TempDir()
 	b := newBed(t, func(c *containergc.Config) { c.PodLogs, c.ContainerLogs = root, links })
 	id := b.start("web", "app", 0)
@@ -168,8 +168,8 @@ func TestCutLinkOfARunningContainerStaysWhileItsLogIsRotated(t *testing.T) {
 	require.Equal(t, []string{"odd-note.txt", "web_ns_app-" + id[:6] + ".log"}, files(t, links))
 }
 
-// A pod that can write to its folder of logs could have the pass look anywhere: at a file
-// system of its own that never answers, by way of /proc/PID/root.
+// A pod that can write to its folder of logs could otherwise make the pass read anything,
+// for example a file system of its own that never responds, through /proc/PID/root.
 func TestCollect_LinkOfAPodInThePathOfALogIsNotFollowedOut(t *testing.T) {
 	root, links, outside := t.TempDir(), t.TempDir(), t.TempDir()
 	b := newBed(t, func(c *containergc.Config) { c.PodLogs, c.ContainerLogs = root, links })
@@ -179,10 +179,10 @@ func TestCollect_LinkOfAPodInThePathOfALogIsNotFollowedOut(t *testing.T) {
 	require.NoError(t, os.Symlink(filepath.Join(root, "ns_web_web/app/0.log"), filepath.Join(links, "web_ns_app-"+id+".log")))
 	_, err := b.manager().Collect(t.Context())
 	require.NoError(t, err)
-	require.Len(t, files(t, links), 1, "what is outside tells nothing")
+	require.Len(t, files(t, links), 1, "files outside have no effect")
 }
 
-func TestDeadLinkOfAContainerThatWillNotStopStays(t *testing.T) {
+func TestLogs_DeadLinkOfAContainerThatCannotBeStoppedStays(t *testing.T) {
 	root, links := t.TempDir(), t.TempDir()
 	b := newBed(t, func(c *containergc.Config) { c.PodLogs, c.ContainerLogs = root, links })
 	id := b.start("web", "app", 0)

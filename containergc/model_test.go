@@ -14,7 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/containergc"
 )
 
-// situation makes up a node and a policy from a seed.
+// situation generates a node and a policy from a seed.
 func situation(seed uint64) containergc.Input {
 	r := rand.New(rand.NewPCG(seed, 1))
 	span := func() time.Duration { return time.Duration(r.IntN(100)) * time.Minute }
@@ -71,7 +71,7 @@ func foreign(r *rand.Rand) map[string]string {
 	return nil
 }
 
-// without returns what is left of a node when a plan was carried out.
+// without returns what is left on a node after a plan was executed.
 func without(in containergc.Input, gone []containergc.Object) containergc.Input {
 	removed := func(id string) bool {
 		return slices.ContainsFunc(gone, func(o containergc.Object) bool { return o.ID == id })
@@ -83,9 +83,8 @@ func without(in containergc.Input, gone []containergc.Object) containergc.Input 
 	return in
 }
 
-// TestPlansKeepTheirPromises checks what holds for every plan, on nodes made up from
-// seeds.
-func TestPlansKeepTheirPromises(t *testing.T) {
+// TestDecide_Invariants checks invariants of every plan, on nodes generated from seeds.
+func TestDecide_Invariants(t *testing.T) {
 	for seed := range uint64(3000) {
 		in := situation(seed)
 		plan := containergc.Decide(in)
@@ -130,7 +129,7 @@ func checkPlan(t *testing.T, in containergc.Input, plan containergc.Plan) bool {
 			total++
 			claim(!all.ShouldPodContentBeRemoved(c.PodUID), "%s of a gone pod stays", c.ID)
 		}
-		for _, other := range in.Snapshot.Containers { // what stays is newer than what goes
+		for _, other := range in.Snapshot.Containers { // kept containers are newer than removed ones
 			if why == containergc.WithinLimits && gone[other.ID] && other.PodUID == c.PodUID && other.Name == c.Name {
 				claim(other.Attempt < c.Attempt, "%s stays and %s goes", c.ID, other.ID)
 			}
@@ -158,20 +157,20 @@ func checkPlan(t *testing.T, in containergc.Input, plan containergc.Plan) bool {
 	}
 	claim(containergc.Decide(in).String() == plan.String(), "the same again")
 	again := containergc.Decide(without(in, plan.Removals())).Removals()
-	// One that failed to go still counts, and may push another out under MaxContainers.
+	// A container whose removal failed still counts, and may push another out under MaxContainers.
 	retried := slices.ContainsFunc(plan.Decisions, func(d containergc.Decision) bool { return d.Reason == containergc.BackingOff })
 	claim(len(again) == 0 || retried && in.Policy.MaxContainers != nil, "nothing is left to remove: %v", again)
 	return good
 }
 
-// newer says whether a later attempt is there.
+// newer reports whether there is a later attempt.
 func newer(in containergc.Input, c containergc.Container) bool {
 	return slices.ContainsFunc(in.Snapshot.Containers, func(o containergc.Container) bool {
 		return o.PodUID == c.PodUID && o.Name == c.Name && o.Attempt > c.Attempt
 	})
 }
 
-// FuzzPlan has the same promises kept for seeds that nobody thought of.
+// FuzzPlan checks the same invariants for other seeds.
 func FuzzPlan(f *testing.F) {
 	f.Add(uint64(1))
 	f.Fuzz(func(t *testing.T, seed uint64) {
@@ -180,8 +179,8 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// TestOrderOfTheListDoesNotMatter shuffles a node.
-func TestOrderOfTheListDoesNotMatter(t *testing.T) {
+// TestDecide_OrderOfTheListDoesNotMatter shuffles the lists of a node.
+func TestDecide_OrderOfTheListDoesNotMatter(t *testing.T) {
 	for seed := range uint64(200) {
 		in := situation(seed)
 		want := ids(containergc.Decide(in))

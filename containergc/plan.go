@@ -10,10 +10,10 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// Kind is what an [Object] is.
+// Kind is the kind of an [Object].
 type Kind string
 
-// The kinds of objects, in the order in which those of one pod are removed.
+// Kinds of objects, in the order in which the objects of one pod are removed.
 const (
 	// KindContainer is a container in the runtime.
 	KindContainer Kind = "container"
@@ -23,30 +23,29 @@ const (
 	KindLogs Kind = "logs"
 	// KindLogFolder is the folder with all logs of one pod.
 	KindLogFolder Kind = "log folder"
-	// KindLogLink is a link to a log that is not there any more.
+	// KindLogLink is a link to a log that does not exist any more.
 	KindLogLink Kind = "log link"
 )
 
 // Object is something that can be removed.
 type Object struct {
 	Kind Kind `json:"kind"`
-	// ID is the runtime's id, or the path below [Config].PodLogs, or the name of the
-	// link.
+	// ID is the runtime's id, the path below [Config].PodLogs, or the name of the link.
 	ID string `json:"id"`
-	// PodUID, Namespace and Pod name the pod. The UID of a link's is known if its
-	// container or its log is.
+	// PodUID, Namespace and Pod identify the pod. For a link, PodUID is known only if its
+	// container or its log is known.
 	PodUID    types.UID `json:"podUID,omitempty"`
 	Namespace string    `json:"namespace,omitempty"`
 	Pod       string    `json:"pod,omitempty"`
-	// Name and Attempt say which container of the pod; Attempt that of a sandbox
-	// as well.
+	// Name is the container's name in the pod, empty for objects of a whole pod. Attempt
+	// is that of the container or sandbox.
 	Name    string `json:"name,omitempty"`
 	Attempt uint32 `json:"attempt,omitempty"`
-	// Labels are those of a container or sandbox.
+	// Labels are the labels of a container or sandbox.
 	Labels map[string]string `json:"-"`
 }
 
-// String names the object as in a plan.
+// String returns the object as printed in a plan.
 func (o Object) String() string {
 	name := o.Namespace + "/" + o.Pod
 	if o.Name != "" {
@@ -62,82 +61,83 @@ func (o Object) String() string {
 	}
 }
 
-// Reason is why an object goes or stays.
+// Reason is why an object is removed or kept.
 type Reason string
 
-// Why objects go.
+// Reasons for which objects are removed.
 const (
-	GonePod         Reason = "the pod is gone"
-	EndedPod        Reason = "the pod has ended and all unused containers are to go"
-	OverPerPod      Reason = "beyond MaxPerPodContainer"
-	OverTotal       Reason = "beyond MaxContainers"
+	GonePod         Reason = "the pod was deleted or evicted"
+	EndedPod        Reason = "the pod has terminated and all unused containers are removed"
+	OverPerPod      Reason = "exceeds MaxPerPodContainer"
+	OverTotal       Reason = "exceeds MaxContainers"
 	NewerSandbox    Reason = "the pod has a newer sandbox"
-	ContainerIsGone Reason = "the container is gone"
-	DeadLink        Reason = "what it links to is gone"
-	LogGoes         Reason = "the log that it links to goes"
+	ContainerIsGone Reason = "its container is removed"
+	DeadLink        Reason = "the target does not exist"
+	LogGoes         Reason = "the log that it links to is removed"
 )
 
-// Why objects stay.
+// Reasons for which objects are kept.
 const (
-	NotOurs         Reason = "not ours"
+	NotOurs         Reason = "not owned by this agent"
 	NoPod           Reason = "belongs to no pod"
 	Running         Reason = "running"
-	MayStart        Reason = "created, may be about to start"
-	Young           Reason = "ended less than MinAge ago"
+	MayStart        Reason = "created, may be started soon"
+	Young           Reason = "exited less than MinAge ago"
 	WithinLimits    Reason = "within limits"
 	NewestSandbox   Reason = "the pod's newest sandbox"
 	HasContainers   Reason = "has containers"
-	StillInRuntime  Reason = "the pod is still in the runtime"
-	PodIsHere       Reason = "the pod is not gone"
-	ContainerIsHere Reason = "the container is not gone"
-	MayBeNew        Reason = "the containers may be newer than the snapshot"
-	MayRotate       Reason = "the container may write there again"
-	BackingOff      Reason = "its removal failed before"
+	StillInRuntime  Reason = "the pod still has containers or sandboxes in the runtime"
+	PodIsHere       Reason = "the pod still exists"
+	ContainerIsHere Reason = "its container still exists"
+	MayBeNew        Reason = "its container may be newer than the snapshot"
+	MayRotate       Reason = "its container may write to the log again"
+	BackingOff      Reason = "an earlier removal failed, backing off"
 )
 
-// Decision is what becomes of one object, and why.
+// Decision is what happens to one object, and why.
 type Decision struct {
 	Object
-	// Remove says that it goes.
+	// Remove reports whether the object is removed.
 	Remove bool `json:"remove"`
-	// Reason is why it goes or stays.
+	// Reason is why it is removed or kept.
 	Reason Reason `json:"reason"`
-	// Until is when a reason to stay will be over by itself, if that is known.
+	// Until is when a reason to keep it ends by the passing of time, zero if that is not
+	// known.
 	Until time.Time `json:"until,omitzero"`
 
-	container *Container // in the snapshot: the object, or that of the link if it is known
-	files     []string   // of the logs
-	unused    bool       // goes only as long as its pod has ended
+	container *Container // from the snapshot: the object itself, or the container of a link if it is known
+	files     []string   // log files
+	unused    bool       // created and not started: removed only if its pod has terminated
 }
 
-// Plan says what goes, what stays, and why. It is a value: nothing happens by it.
+// Plan is what is removed, what is kept, and why. It is a value without effect.
 // Containers come first, then sandboxes, logs and links, each in the order of the
 // snapshot.
 type Plan struct {
-	// At is when it was made.
+	// At is when the plan was made.
 	At time.Time `json:"at"`
-	// NotReady says that not every source of pods has been read, so that nothing
-	// is known to be unused. There are no decisions then.
+	// NotReady reports that not every pod source has been read, so that running pods may
+	// look deleted. There are no decisions then.
 	NotReady bool `json:"notReady,omitempty"`
-	// Decisions has one for each object.
+	// Decisions has one entry for each object.
 	Decisions []Decision `json:"decisions"`
 }
 
-// Removals returns what goes.
+// Removals returns the objects that are removed.
 func (p Plan) Removals() []Object {
-	var gone []Object
+	var removed []Object
 	for i := range p.Decisions {
 		if d := &p.Decisions[i]; d.Remove {
-			gone = append(gone, d.Object)
+			removed = append(removed, d.Object)
 		}
 	}
-	return gone
+	return removed
 }
 
-// String prints the plan, one line an object.
+// String prints the plan, one line for each object.
 func (p Plan) String() string {
 	if p.NotReady {
-		return "nothing: not every source of pods has been read\n"
+		return "nothing is removed: not every pod source has been read\n"
 	}
 	var b strings.Builder
 	for i := range p.Decisions {

@@ -16,11 +16,11 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// now is the time in all tests of decisions.
+// now is the current time in all tests of decisions.
 func now() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
-// pods are pods that are not as most: gone, ended (but not deleted), or evicted and
-// still ending.
+// pods are the pods that don't run: gone, ended (but not deleted), or evicted and still
+// terminating.
 type pods map[types.UID]string
 
 func (p pods) ShouldPodContentBeRemoved(uid types.UID) bool {
@@ -31,10 +31,10 @@ func (p pods) ShouldPodRuntimeBeRemoved(uid types.UID) bool {
 	return p[uid] == "gone" || p[uid] == "ended"
 }
 
-// TestPlan reads situations from testdata/plan. A case is
+// TestPlan reads cases from testdata/plan. A case is
 //
 //	plan [min-age=1h] [per-pod=1] [total=-1] [all-unused] [json]
-//	pod web gone|ended|evicted              other pods are there and run
+//	pod web gone|ended|evicted              other pods exist and run
 //	box web#1 [ready] [made=1h]             a sandbox; its pod's UID is the name
 //	web/app#2 exited [made=2h] [ended=1h] [in=web#1] [foreign] [retry=1m]
 //	folder web                              a pod's log folder, below it
@@ -112,7 +112,7 @@ func newInput(t *testing.T, d *datadriven.TestData) containergc.Input {
 	return in
 }
 
-// base is a pod's name without what tells pods of one name apart.
+// base returns a pod's name without the suffix that distinguishes pods of the same name.
 func base(uid string) string { name, _, _ := strings.Cut(uid, "."); return name }
 
 func options(words []string) map[string]string {
@@ -191,7 +191,7 @@ func newContainer(t *testing.T, text, state string, opts map[string]string) cont
 	return c
 }
 
-func TestPlan_StringPrintsALinePerObjectWhateverItsNames(t *testing.T) {
+func TestPlan_StringPrintsOneLinePerObject(t *testing.T) {
 	t.Parallel()
 	const hostile = "x\nremove forged\r\x1b[2J\u009b31m\u202e\u2028y\u2029\x00\xffz"
 	plan := containergc.Plan{}

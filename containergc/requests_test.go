@@ -18,7 +18,7 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-func TestRequestsAreServedAtOnceAndNeverDropped(t *testing.T) {
+func TestRequestPod_IsServedAtOnceAndNeverDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *containergc.Config) { c.Clock = clock.RealClock{} })
 		m := b.manager()
@@ -50,12 +50,12 @@ func TestRequestsAreServedAtOnceAndNeverDropped(t *testing.T) {
 		for i := range pods {
 			require.False(t, slices.Contains(b.left(), fmt.Sprintf("pod%d/app#0", i)), "pod%d", i)
 		}
-		require.True(t, slices.Contains(b.left(), "other/app#0"), "nobody asked for it")
+		require.True(t, slices.Contains(b.left(), "other/app#0"), "it was not requested")
 	})
 }
 
-// A status is asked for once in a container's life, also by requests for single pods.
-func TestRequestsRememberEnds(t *testing.T) {
+// A status is requested once in a container's life, also for requests for single pods.
+func TestRequestPod_KeepsExitTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *containergc.Config) { c.Clock, c.Policy.MinAge = clock.RealClock{}, hour })
 		m := b.manager()
@@ -74,8 +74,8 @@ func TestRequestsRememberEnds(t *testing.T) {
 	})
 }
 
-// restless is a bed on the bubble's clock whose manager runs and passes of itself
-// every ten hours only.
+// restless is a bed on the bubble's clock whose manager runs full passes only every ten
+// hours.
 type restless struct {
 	*bed
 	*containergc.Manager
@@ -83,7 +83,7 @@ type restless struct {
 	planned atomic.Pointer[func()]
 }
 
-// die makes what a request is about.
+// die lets a container exit, so that a request has something to remove.
 func (r *restless) die() {
 	r.dead("web", "app", 0)
 	r.dead("web", "app", 1)
@@ -101,8 +101,8 @@ func (r *restless) run(do func(ctx context.Context)) {
 	require.NotContains(r.t, r.left(), "web/app#0")
 }
 
-// What cannot be served now is served soon after it can, however long the period is.
-func TestRequestsOutliveWhatCannotBeServed(t *testing.T) {
+// A request that cannot be served now is served soon after it can be, however long Period is.
+func TestRequestPod_IsRetriedUntilServed(t *testing.T) {
 	for name, situation := range map[string]func(r *restless){
 		"the first pass fails": func(r *restless) {
 			r.die()
@@ -119,7 +119,7 @@ func TestRequestsOutliveWhatCannotBeServed(t *testing.T) {
 				r.ready.Store(true)
 			})
 		},
-		"somebody's pass is cut short": func(r *restless) {
+		"a pass is cancelled": func(r *restless) {
 			r.run(func(ctx context.Context) {
 				r.die()
 				ctx, cancel := context.WithCancel(ctx)
@@ -148,9 +148,9 @@ func TestRequestsOutliveWhatCannotBeServed(t *testing.T) {
 	}
 }
 
-// The first pass of an agent that has just started finds its sources unread. What the
-// agent before it left goes soon after they are, not a Period later.
-func TestRunTriesAgainSoonWhileSourcesAreNotReady(t *testing.T) {
+// At the first pass of an agent that has just started, its sources are not read. What the
+// previous agent left is removed soon after they are, not a Period later.
+func TestRun_RetriesSoonWhileSourcesAreNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ready atomic.Bool
 		b := newBed(t, func(c *containergc.Config) {
@@ -173,9 +173,9 @@ func TestRunTriesAgainSoonWhileSourcesAreNotReady(t *testing.T) {
 	})
 }
 
-// A request for one pod knows nothing of others: what would not go there keeps its
-// back-off, and a full pass forgets what is gone.
-func TestRequestsForgetNoBackOff(t *testing.T) {
+// A request for one pod does not affect others: their failed removals keep their back-off,
+// and a full pass deletes the back-off of objects that don't exist any more.
+func TestRequestPod_KeepsBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *containergc.Config) { c.Clock = clock.RealClock{} })
 		bad := b.dead("bad", "app", 0)
@@ -201,10 +201,10 @@ func TestRequestsForgetNoBackOff(t *testing.T) {
 		require.Equal(t, 1, m.Failures())
 
 		b.Heal("")
-		require.NoError(t, b.RemoveContainer(t.Context(), bad)) // by somebody else
+		require.NoError(t, b.RemoveContainer(t.Context(), bad)) // by another client
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		require.Zero(t, m.Failures(), "what is gone is not remembered")
+		require.Zero(t, m.Failures(), "removed objects are not recorded")
 		require.NoError(t, <-done)
 	})
 }

@@ -12,31 +12,31 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// Snapshot is what there is in the runtime: all of it, as one look showed it. An
-// old one does no harm, since ids are never used again and what has ended does
-// not come back; what it does not have stays until the next.
+// Snapshot is the complete list of sandboxes and containers in the runtime at one time.
+// An old snapshot does no harm, because ids are never reused and dead containers don't
+// run again; objects that it does not contain are handled by a later pass.
 type Snapshot struct {
 	Sandboxes  []Sandbox
 	Containers []Container
 }
 
-// Container is what decisions need to know about a container.
+// Container has the facts about a container that decisions need.
 type Container struct {
-	// ID is its id, SandboxID that of its sandbox.
+	// ID is the container's id, SandboxID that of its sandbox.
 	ID, SandboxID string
-	// PodUID, Namespace and Pod name its pod; without a PodUID it is of its
-	// sandbox's pod. Name is its name in the pod.
+	// PodUID, Namespace and Pod identify its pod; without a PodUID it belongs to the pod
+	// of its sandbox. Name is its name in the pod.
 	PodUID               types.UID
 	Namespace, Pod, Name string
-	// Attempt counts the containers of this name, from 0.
+	// Attempt counts the containers with this name, from 0.
 	Attempt uint32
-	// State is the CRI's. One that this build does not know counts as running.
+	// State is the CRI state. A state that this build does not know counts as running.
 	State runtimeapi.ContainerState
-	// CreatedAt is when it was made; FinishedAt when it ended, zero if that is not
-	// known: the manager asks the runtime then, if need be.
+	// CreatedAt is when the container was created, FinishedAt when it exited, zero if
+	// that is unknown: the manager then requests it from the runtime if needed.
 	CreatedAt, FinishedAt time.Time
-	// StopGrace is how long it gets to end by itself where its state is unknown, two
-	// seconds at least: the grace period of the pod's deletion or else of its spec.
+	// StopGrace is the grace period for stopping the container if its state is unknown,
+	// at least two seconds: that of the pod's deletion, or else of its spec.
 	StopGrace time.Duration
 	// PreStop is its preStop hook, a LifecycleHandler of core/v1 as JSON, empty if it has
 	// none.
@@ -45,27 +45,27 @@ type Container struct {
 	Labels map[string]string
 }
 
-// Sandbox is what decisions need to know about a sandbox.
+// Sandbox has the facts about a sandbox that decisions need.
 type Sandbox struct {
-	// ID is its id.
+	// ID is the sandbox's id.
 	ID string
-	// PodUID, Namespace and Pod name its pod.
+	// PodUID, Namespace and Pod identify its pod.
 	PodUID         types.UID
 	Namespace, Pod string
 	// Attempt counts the pod's sandboxes, from 0.
 	Attempt uint32
-	// Ready says that it is in use, whatever else is known.
+	// Ready reports whether the sandbox is ready. A ready sandbox is never removed.
 	Ready bool
-	// CreatedAt is when it was made.
+	// CreatedAt is when it was created.
 	CreatedAt time.Time
 	// Labels are its CRI labels, for [Config].Owned.
 	Labels map[string]string
 }
 
-// shortestGrace is the shortest grace period, the kubelet's.
-const shortestGrace = 2 * time.Second
+// minGracePeriod is the kubelet's minimum grace period.
+const minGracePeriod = 2 * time.Second
 
-// ContainerFromList converts an entry of the runtime's list.
+// ContainerFromList converts an entry of ListContainers.
 func ContainerFromList(c *runtimeapi.Container) Container {
 	made := containerOf(c.GetLabels(), c.GetAnnotations(), c.GetMetadata())
 	made.ID, made.SandboxID, made.State = c.GetId(), c.GetPodSandboxId(), c.GetState()
@@ -73,8 +73,8 @@ func ContainerFromList(c *runtimeapi.Container) Container {
 	return made
 }
 
-// ContainerFromStatus converts a status, as podcache has them. CRI statuses do not
-// tell the sandbox.
+// ContainerFromStatus converts a container status, such as those of podcache. CRI
+// statuses don't contain the sandbox's ID.
 func ContainerFromStatus(s *runtimeapi.ContainerStatus, sandboxID string) Container {
 	made := containerOf(s.GetLabels(), s.GetAnnotations(), s.GetMetadata())
 	made.ID, made.SandboxID, made.State = s.GetId(), sandboxID, s.GetState()
@@ -86,7 +86,7 @@ func ContainerFromStatus(s *runtimeapi.ContainerStatus, sandboxID string) Contai
 }
 
 func containerOf(labels, annotations map[string]string, meta *runtimeapi.ContainerMetadata) Container {
-	grace := shortestGrace
+	grace := minGracePeriod
 	for _, key := range []string{crilabels.PodDeletionGracePeriod, crilabels.PodTerminationGracePeriod} {
 		if s, err := strconv.ParseInt(annotations[key], 10, 32); err == nil {
 			grace = time.Duration(s) * time.Second
@@ -105,12 +105,12 @@ func containerOf(labels, annotations map[string]string, meta *runtimeapi.Contain
 	}
 }
 
-// SandboxFromList converts an entry of the runtime's list.
+// SandboxFromList converts an entry of ListPodSandbox.
 func SandboxFromList(s *runtimeapi.PodSandbox) Sandbox {
 	return sandboxOf(s.GetId(), s.GetMetadata(), s.GetState(), s.GetCreatedAt(), s.GetLabels())
 }
 
-// SandboxFromStatus converts a status, as podcache has them.
+// SandboxFromStatus converts a sandbox status, such as those of podcache.
 func SandboxFromStatus(s *runtimeapi.PodSandboxStatus) Sandbox {
 	return sandboxOf(s.GetId(), s.GetMetadata(), s.GetState(), s.GetCreatedAt(), s.GetLabels())
 }
@@ -128,7 +128,7 @@ func sandboxOf(id string, meta *runtimeapi.PodSandboxMetadata, state runtimeapi.
 	}
 }
 
-// timeOf converts nanoseconds, of which none is no time.
+// timeOf converts Unix nanoseconds; 0 or less means no time.
 func timeOf(nanos int64) time.Time {
 	if nanos <= 0 {
 		return time.Time{}
@@ -136,11 +136,11 @@ func timeOf(nanos int64) time.Time {
 	return time.Unix(0, nanos)
 }
 
-// list takes a snapshot with the two lists of the runtime. Entries without an ID are left
-// out.
+// list takes a snapshot with the two lists of the runtime. Entries without an ID are
+// ignored.
 func list(ctx context.Context, rt Runtime) (s Snapshot, err error) {
-	// Sandboxes first: one that is not ready then gets no more containers, so that
-	// none is missing in the second list.
+	// Sandboxes first: a sandbox that is not ready gets no more containers, so that the
+	// second list has all of its containers.
 	sandboxes, err := rt.ListPodSandbox(ctx, nil)
 	if err != nil {
 		return s, fmt.Errorf("list sandboxes: %w", err)

@@ -11,37 +11,37 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// cleanupTimeout is how long the disk space of an ended pod is waited for.
+// cleanupTimeout is how long the disk space of a terminated pod counts as being freed.
 const cleanupTimeout = 30 * time.Second
 
-// A kill is the eviction of a pod that is under way, or was until a moment ago.
+// kill is the eviction of a pod that is in progress, or ended a moment ago.
 type kill struct {
 	pod      *corev1.Pod
 	eviction Eviction
-	flight   InFlight
+	inFlight InFlight
 	began    time.Time
-	calls    int // of the killer, under way
+	calls    int // calls of the killer in progress
 	overdue  bool
-	adopted  bool // a manager before this one has begun it
+	adopted  bool // started by an earlier manager, before a restart
 }
 
-// deadline is when an eviction that was begun now is no longer counted on.
+// deadline returns when an eviction that starts now no longer counts.
 func deadline(now time.Time, grace int64) time.Time {
 	return now.Add(max(10*time.Second, time.Duration(grace)*time.Second*3/2))
 }
 
-// act begins what was decided.
+// act starts the actions of d.
 func (m *Manager) act(ctx context.Context, d *Decision, stats map[types.UID]*PodStats) {
-	if r := d.urgent; r != nil && m.tell(r.Threshold.Signal.resource(), d.At) && r.Why == whyNobody {
-		m.cfg.Logger.WarnContext(ctx, "no pod can be evicted, the node stays short",
+	if r := d.urgent; r != nil && m.sendThresholdEvent(r.Threshold.Signal.resource(), d.At) && r.Why == whyNoVictim {
+		m.cfg.Logger.WarnContext(ctx, "no pod can be evicted, the node remains under pressure",
 			"threshold", r.Threshold.String(), "available", r.Threshold.Signal.amount(r.Observation.Available))
 	}
 	for _, r := range d.Reclaim {
-		m.tell(r.Signal.resource(), d.At)
+		m.sendThresholdEvent(r.Signal.resource(), d.At)
 		m.reclaim(ctx, r, d.At)
 	}
 	if d.Signal != "" {
-		m.tell(d.Signal.resource(), d.At)
+		m.sendThresholdEvent(d.Signal.resource(), d.At)
 	}
 	for _, uid := range d.Escalate {
 		m.escalate(ctx, uid, d.At)
@@ -57,25 +57,24 @@ func (m *Manager) act(ctx context.Context, d *Decision, stats map[types.UID]*Pod
 	}
 }
 
-// tell records that something is short, not more often than it is useful, and reports
-// whether it did.
-func (m *Manager) tell(resource corev1.ResourceName, now time.Time) bool {
-	if last, ok := m.told[resource]; ok && now.Sub(last) < m.cfg.EventPeriod {
+// sendThresholdEvent sends the event EvictionThresholdMet, at most once per EventPeriod
+// and resource, and reports whether the period was over.
+func (m *Manager) sendThresholdEvent(resource corev1.ResourceName, now time.Time) bool {
+	if last, ok := m.thresholdEventAt[resource]; ok && now.Sub(last) < m.cfg.EventPeriod {
 		return false
 	}
-	m.told[resource] = now
+	m.thresholdEventAt[resource] = now
 	if m.cfg.Events != nil && m.cfg.Node != nil {
 		m.cfg.Events.Eventf(m.cfg.Node, corev1.EventTypeWarning, EvictionThresholdMet, "Attempting to reclaim %s", resource)
 	}
 	return true
 }
 
-// evict has the pod killed. A pod that could not be killed before was announced
-// then.
+// evict starts the kill of a pod. On a retry, it sends no second event.
 func (m *Manager) evict(ctx context.Context, pod *corev1.Pod, e Eviction, f InFlight) {
 	f.UID, f.Name = pod.UID, name(pod)
 	f.Since, f.Deadline = e.At, deadline(e.At, e.GracePeriodSeconds)
-	k := &kill{pod: pod, eviction: e, began: e.At, calls: 1, flight: f}
+	k := &kill{pod: pod, eviction: e, began: e.At, calls: 1, inFlight: f}
 	m.mu.Lock()
 	_, again := m.failed[pod.UID]
 	m.kills = append(m.kills, k)
@@ -96,7 +95,7 @@ func (m *Manager) announce(pod *corev1.Pod, e Eviction) {
 	}
 }
 
-// frees is what is expected to become free when the pod ends.
+// frees returns what is expected to become free when the pod is deleted.
 func frees(pod *corev1.Pod, stats *PodStats, layout Layout) map[Signal]int64 {
 	all := map[Signal]int64{}
 	for _, s := range allSignals() {
@@ -107,16 +106,16 @@ func frees(pod *corev1.Pod, stats *PodStats, layout Layout) map[Signal]int64 {
 	return all
 }
 
-// escalate has a pod end at once that is ending slowly.
+// escalate shortens the grace period of an eviction in progress.
 func (m *Manager) escalate(ctx context.Context, uid types.UID, now time.Time) {
 	m.mu.Lock()
-	i := slices.IndexFunc(m.kills, func(k *kill) bool { return k.flight.UID == uid && !k.flight.Ended })
+	i := slices.IndexFunc(m.kills, func(k *kill) bool { return k.inFlight.UID == uid && !k.inFlight.Ended })
 	if i < 0 {
 		m.mu.Unlock()
 		return
 	}
 	k := m.kills[i]
-	k.flight.Hard, k.flight.Deadline = true, deadline(now, immediateGrace)
+	k.inFlight.Hard, k.inFlight.Deadline = true, deadline(now, immediateGrace)
 	k.eviction.GracePeriodSeconds = immediateGrace
 	k.calls++
 	k.overdue = false
@@ -126,47 +125,47 @@ func (m *Manager) escalate(ctx context.Context, uid types.UID, now time.Time) {
 	m.call(ctx, k, e)
 }
 
-// call calls the killer. The first call that succeeds ends the pod, the last one
-// that fails leaves it for another try.
+// call runs the killer on a goroutine. The first call that succeeds marks the pod as
+// terminated. If all calls fail, the pod may be retried later.
 func (m *Manager) call(ctx context.Context, k *kill, e Eviction) {
 	m.work.start(func() {
 		err := m.cfg.Killer.Kill(ctx, k.pod, e)
 		now := m.cfg.Clock.Now()
 		m.mu.Lock()
 		k.calls--
-		ended := k.flight.Ended
+		ended := k.inFlight.Ended
 		if err == nil && !ended {
-			k.flight.Ended, k.flight.Deadline = true, now.Add(cleanupTimeout)
+			k.inFlight.Ended, k.inFlight.Deadline = true, now.Add(cleanupTimeout)
 		}
 		over := !ended && (err == nil || k.calls == 0)
 		if over && err != nil {
 			m.kills = slices.DeleteFunc(m.kills, func(other *kill) bool { return other == k })
-			m.failed[k.flight.UID] = now.Add(m.cfg.KillRetry)
+			m.failed[k.inFlight.UID] = now.Add(m.cfg.KillRetry)
 		}
 		if over && err == nil {
-			delete(m.failed, k.flight.UID)
+			delete(m.failed, k.inFlight.UID)
 		}
 		m.mu.Unlock()
 		if !over {
 			return
 		}
 		if err != nil && !errors.Is(err, context.Canceled) {
-			m.cfg.Logger.ErrorContext(ctx, "pod could not be evicted", "pod", k.flight.Name, "podUID", k.flight.UID, "err", err)
+			m.cfg.Logger.ErrorContext(ctx, "could not evict pod, trying other pods first", "pod", k.inFlight.Name, "podUID", k.inFlight.UID, "err", err)
 		}
 		m.cfg.Observer.Evicted(k.pod, e, now.Sub(k.began), err)
 		m.loop.Trigger()
 	})
 }
 
-// busy says whether the state depends on what else goes on.
+// busy reports whether kills, retries or reclaims influence the state.
 func (m *Manager) busy() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.kills)+len(m.failed)+len(m.reclaims)+len(m.state.InFlight)+len(m.state.NotBefore)+len(m.state.Reclaims) > 0
 }
 
-// settle brings into the state what has become of kills and reclaims.
-func (m *Manager) settle(ctx context.Context, pods []*corev1.Pod, now time.Time) {
+// updateState updates the state with the results of kills and reclaims.
+func (m *Manager) updateState(ctx context.Context, pods []*corev1.Pod, now time.Time) {
 	present := make(map[types.UID]bool, len(pods))
 	for _, pod := range pods {
 		if pod != nil {
@@ -178,64 +177,65 @@ func (m *Manager) settle(ctx context.Context, pods []*corev1.Pod, now time.Time)
 		clean[uid] = m.cfg.CleanedUp(uid)
 	}
 	m.mu.Lock()
-	late := m.settleKills(present, clean, now)
-	m.settleRest(present, now)
+	overdue := m.updateKills(present, clean, now)
+	m.updateRetriesAndReclaims(present, now)
 	m.mu.Unlock()
-	for _, k := range late {
-		m.late(ctx, k)
+	for _, k := range overdue {
+		m.reportOverdue(ctx, k)
 	}
 }
 
-// settleKills forgets kills that nothing is left of, and returns those that have
-// just become late. All that a clean pod held is free.
-func (m *Manager) settleKills(present, clean map[types.UID]bool, now time.Time) (late []*kill) {
+// updateKills deletes finished kills and returns those that have just passed their
+// deadline. Of a pod that is cleaned up, everything counts as free.
+func (m *Manager) updateKills(present, clean map[types.UID]bool, now time.Time) (overdue []*kill) {
 	m.state.InFlight = nil
 	m.kills = slices.DeleteFunc(m.kills, func(k *kill) bool {
-		f := &k.flight
+		f := &k.inFlight
 		if clean[f.UID] && f.Deadline.After(now) {
 			f.Deadline = now
 		}
 		return f.Ended && !present[f.UID] && !now.Before(f.Deadline)
 	})
 	for _, k := range m.kills {
-		if !k.flight.Ended && !k.overdue && !now.Before(k.flight.Deadline) {
+		if !k.inFlight.Ended && !k.overdue && !now.Before(k.inFlight.Deadline) {
 			k.overdue = true
-			late = append(late, k)
+			overdue = append(overdue, k)
 		}
-		m.state.InFlight = append(m.state.InFlight, k.flight)
+		m.state.InFlight = append(m.state.InFlight, k.inFlight)
 	}
-	return late
+	return overdue
 }
 
-func (m *Manager) settleRest(present map[types.UID]bool, now time.Time) {
+func (m *Manager) updateRetriesAndReclaims(present map[types.UID]bool, now time.Time) {
 	maps.DeleteFunc(m.failed, func(uid types.UID, _ time.Time) bool { return !present[uid] })
 	m.state.NotBefore = maps.Clone(m.failed)
 	m.state.Reclaims = maps.Clone(m.reclaims)
-	// The next settling forgets those that count no more, too. While a disk is short, its
-	// next figure may be long in coming.
+	// Old reclaims are deleted after this pass has used them. While a disk is short they
+	// stay, because its next observation may take long.
 	isShort := slices.ContainsFunc(m.state.ThresholdsMet, func(t Threshold) bool { return t.Signal.isDisk() })
 	maps.DeleteFunc(m.reclaims, func(_ ReclaimAction, r Reclaim) bool {
 		return !isShort && !r.running() && now.Sub(r.Ended) >= m.cfg.Policy.ReclaimInterval
 	})
 }
 
-// regain counts on what pods that are ending hold by now: one that grows until its end
-// frees more than when it was told to end, and nobody else has to go for that.
-func (m *Manager) regain(obs *Observations) {
+// updateFrees raises what terminating pods are expected to free to what they use now: a pod
+// that grows until it terminates frees more than at the start of its eviction, and no
+// other pod must be evicted for that.
+func (m *Manager) updateFrees(obs *Observations) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := make(map[types.UID]map[Signal]int64, len(m.kills))
 	for _, k := range m.kills {
-		stats := obs.PodStats[k.flight.UID]
-		if k.flight.Ended || stats == nil {
+		stats := obs.PodStats[k.inFlight.UID]
+		if k.inFlight.Ended || stats == nil {
 			continue
 		}
 		all := frees(k.pod, stats, m.state.layout(obs.Node.Layout))
-		for s, n := range k.flight.Frees {
+		for s, n := range k.inFlight.Frees {
 			all[s] = max(all[s], n)
 		}
-		k.flight.Frees = all
-		now[k.flight.UID] = all
+		k.inFlight.Frees = all
+		now[k.inFlight.UID] = all
 	}
 	for i := range m.state.InFlight {
 		f := &m.state.InFlight[i]
@@ -245,13 +245,13 @@ func (m *Manager) regain(obs *Observations) {
 	}
 }
 
-// endedPods returns the pods that have ended and may have something on disks yet. No
-// killer tells of the end of adopted ones.
+// endedPods returns the terminated pods that may still have data on disk. An adopted pod
+// counts as terminated when it is no longer active: no killer reports its end.
 func (m *Manager) endedPods(present map[types.UID]bool, now time.Time) (uids []types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, k := range m.kills {
-		f := &k.flight
+		f := &k.inFlight
 		if k.adopted && !f.Ended && !present[f.UID] {
 			f.Ended, f.Deadline = true, now.Add(cleanupTimeout)
 		}
@@ -262,18 +262,18 @@ func (m *Manager) endedPods(present map[types.UID]bool, now time.Time) (uids []t
 	return uids
 }
 
-// late tells of a pod that did not end in time.
-func (m *Manager) late(ctx context.Context, k *kill) {
-	m.cfg.Logger.WarnContext(ctx, "evicted pod has not ended in time", "pod", k.flight.Name, "podUID", k.flight.UID)
+// reportOverdue reports a pod that did not terminate by its deadline.
+func (m *Manager) reportOverdue(ctx context.Context, k *kill) {
+	m.cfg.Logger.WarnContext(ctx, "evicted pod did not terminate in time, still waiting for it", "pod", k.inFlight.Name, "podUID", k.inFlight.UID)
 	if m.cfg.Events != nil {
 		m.cfg.Events.Eventf(k.pod, corev1.EventTypeWarning, ExceededGracePeriod, overdueMessage)
 	}
 	m.cfg.Observer.Overdue(k.pod, k.eviction)
 }
 
-// pretend notes reclaims that this mode leaves out as done, so that what would come
-// after them can be seen.
-func (m *Manager) pretend(d *Decision) {
+// skipReclaims records the reclaims of d as done without running them, so that the
+// decisions after them can be observed in modes that take no action.
+func (m *Manager) skipReclaims(d *Decision) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range d.Reclaim {
@@ -281,7 +281,7 @@ func (m *Manager) pretend(d *Decision) {
 	}
 }
 
-// reclaim has a disk reclaimed.
+// reclaim starts a node-level reclaim.
 func (m *Manager) reclaim(ctx context.Context, r ReclaimPlan, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -293,7 +293,7 @@ func (m *Manager) reclaim(ctx context.Context, r ReclaimPlan, now time.Time) {
 		m.reclaims[r.Action] = Reclaim{Began: now, Ended: end}
 		m.mu.Unlock()
 		if err != nil && !errors.Is(err, context.Canceled) {
-			m.cfg.Logger.ErrorContext(ctx, "disk could not be reclaimed", "action", r.Action, "err", err)
+			m.cfg.Logger.ErrorContext(ctx, "could not reclaim disk space", "action", r.Action, "err", err)
 		}
 		m.cfg.Observer.Reclaimed(r, end.Sub(now), err)
 		m.loop.Trigger()

@@ -36,7 +36,7 @@ func TestAdmission(t *testing.T) {
 		{"tolerates another effect", newPod("p", best, taint(key, corev1.TolerationOpExists, "", corev1.TaintEffectNoExecute)), false, false, false},
 		{"tolerates another taint", newPod("p", best, taint("x", corev1.TolerationOpExists, "", "")), false, false, false},
 		{"tolerates no key by equality", newPod("p", best, taint("", corev1.TolerationOpEqual, "", "")), false, false, false},
-		{"tolerates in an unknown way", newPod("p", best, taint(key, "Lt", "", "")), false, false, false},
+		{"tolerates with an unknown operator", newPod("p", best, taint(key, "Lt", "", "")), false, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -11,12 +11,12 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Admit refuses pods that the node has too little for: all but critical ones
-// while a disk or the processes are short, and BestEffort ones that don't tolerate
-// it while memory is. A resize is judged in the same way.
+// Admit refuses pods while the node is under pressure. Under disk or PID pressure it
+// admits only critical pods. Under memory pressure alone it refuses BestEffort pods that
+// don't tolerate the memory-pressure taint. The same rules apply to a resize.
 func (m *Manager) Admit(_ context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 	if attrs.Pod == nil {
-		return lifecycle.PodAdmitResult{Reason: lifecycle.UnexpectedAdmissionError, Message: "there is no pod to admit"}
+		return lifecycle.PodAdmitResult{Reason: lifecycle.UnexpectedAdmissionError, Message: "admission request has no pod"}
 	}
 	conditions := m.published()
 	if admits(attrs.Pod, conditions) {
@@ -27,7 +27,7 @@ func (m *Manager) Admit(_ context.Context, attrs lifecycle.PodAdmitAttributes) l
 	return lifecycle.PodAdmitResult{Reason: Reason, Message: message}
 }
 
-// admits says whether the pod may start while the conditions hold.
+// admits reports whether the pod may start under the given conditions.
 func admits(pod *corev1.Pod, conditions []corev1.NodeConditionType) bool {
 	if len(conditions) == 0 || podspec.IsCritical(pod) {
 		return true
@@ -39,8 +39,8 @@ func admits(pod *corev1.Pod, conditions []corev1.NodeConditionType) bool {
 		slices.ContainsFunc(pod.Spec.Tolerations, toleratesMemoryPressure)
 }
 
-// toleratesMemoryPressure says whether t is about the taint that the node has
-// while its memory is short, which has no value.
+// toleratesMemoryPressure reports whether t tolerates the memory-pressure taint, which
+// has no value.
 func toleratesMemoryPressure(t corev1.Toleration) bool {
 	if t.Effect != "" && t.Effect != corev1.TaintEffectNoSchedule {
 		return false
@@ -58,7 +58,7 @@ func toleratesMemoryPressure(t corev1.Toleration) bool {
 	}
 }
 
-// published returns the node conditions that hold.
+// published returns the node conditions that are true.
 func (m *Manager) published() []corev1.NodeConditionType {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,14 +68,16 @@ func (m *Manager) published() []corev1.NodeConditionType {
 	return m.conditions
 }
 
-// IsUnderMemoryPressure says whether the node has, or had a moment ago, too little
-// memory. It never does in [DryRun].
+// IsUnderMemoryPressure reports whether the condition MemoryPressure is true. It never is
+// in [DryRun].
 func (m *Manager) IsUnderMemoryPressure() bool { return m.isUnder(corev1.NodeMemoryPressure) }
 
-// IsUnderDiskPressure says the same of disks.
+// IsUnderDiskPressure reports whether the condition DiskPressure is true. It never is in
+// [DryRun].
 func (m *Manager) IsUnderDiskPressure() bool { return m.isUnder(corev1.NodeDiskPressure) }
 
-// IsUnderPIDPressure says the same of processes.
+// IsUnderPIDPressure reports whether the condition PIDPressure is true. It never is in
+// [DryRun].
 func (m *Manager) IsUnderPIDPressure() bool { return m.isUnder(corev1.NodePIDPressure) }
 
 func (m *Manager) isUnder(c corev1.NodeConditionType) bool {

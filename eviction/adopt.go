@@ -8,32 +8,33 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// adopt counts on pods that are ending because a manager before this one has evicted
-// them, as their status says: when an agent starts anew, nobody else has to go in
-// their place, for as long as one that it tells to end slowly. Whoever ended them then
-// goes on with it; nothing is announced again.
+// adopt adds evictions that an earlier manager started: those of pods with the status of
+// an evicted pod that are still terminating. After a restart of the agent, no other pods
+// are evicted in their place until the deadline of a soft eviction. Killer is called for
+// them only if they are escalated, and no events are sent again.
 func (m *Manager) adopt(pods []*corev1.Pod, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, pod := range pods {
-		if pod == nil || pod.Status.Phase != corev1.PodFailed || pod.Status.Reason != Reason || m.knows(pod.UID) {
+		if pod == nil || pod.Status.Phase != corev1.PodFailed || pod.Status.Reason != Reason || m.isTracked(pod.UID) {
 			continue
 		}
 		grace := m.cfg.Policy.grace(pod, false)
 		k := &kill{
 			pod: pod, adopted: true, began: now,
 			eviction: Eviction{GracePeriodSeconds: grace, Message: pod.Status.Message, Disruption: disrupted(pod), At: now, generation: pod.Generation},
-			flight:   InFlight{UID: pod.UID, Name: name(pod), Since: now, Deadline: deadline(now, grace)},
+			inFlight: InFlight{UID: pod.UID, Name: name(pod), Since: now, Deadline: deadline(now, grace)},
 		}
 		m.kills = append(m.kills, k)
-		m.state.InFlight = append(m.state.InFlight, k.flight)
+		m.state.InFlight = append(m.state.InFlight, k.inFlight)
 	}
 }
 
-// knows says whether the manager has itself to do with the pod's end. It needs mu.
-func (m *Manager) knows(uid types.UID) bool {
+// isTracked reports whether the manager itself has evicted or tried to evict the pod. The
+// caller holds mu.
+func (m *Manager) isTracked(uid types.UID) bool {
 	_, failed := m.failed[uid]
-	return failed || slices.ContainsFunc(m.kills, func(k *kill) bool { return k.flight.UID == uid })
+	return failed || slices.ContainsFunc(m.kills, func(k *kill) bool { return k.inFlight.UID == uid })
 }
 
 func disrupted(pod *corev1.Pod) bool {

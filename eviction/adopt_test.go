@@ -11,8 +11,8 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// besideAnEviction returns a node short of memory on which a pod is ending that another
-// manager has evicted for it, and one that nobody has.
+// besideAnEviction returns a node under memory pressure with two pods. The first was
+// evicted by an earlier manager and is still terminating; the second was not evicted.
 func besideAnEviction(t *testing.T) (n *node, m *eviction.Manager, hog *corev1.Pod) {
 	t.Helper()
 	n = newNode(t)
@@ -33,7 +33,7 @@ func besideAnEviction(t *testing.T) (n *node, m *eviction.Manager, hog *corev1.P
 	return n, m, hog
 }
 
-// has steps when so much memory is available.
+// has evaluates with the given amount of available memory.
 func (n *node) has(m *eviction.Manager, available int64, after time.Duration) eviction.Decision {
 	n.t.Helper()
 	n.clock.Step(after)
@@ -41,7 +41,7 @@ func (n *node) has(m *eviction.Manager, available int64, after time.Duration) ev
 	return n.step(m, 0)
 }
 
-func TestAnAdoptedEvictionIsHurriedLikeOwnOnes(t *testing.T) {
+func TestAdopt_HardThresholdEscalates(t *testing.T) {
 	t.Parallel()
 	n, m, hog := besideAnEviction(t)
 	d := n.has(m, 900*mi, time.Second)
@@ -57,8 +57,8 @@ func TestAnAdoptedEvictionIsHurriedLikeOwnOnes(t *testing.T) {
 	m.Wait()
 }
 
-// Nobody tells this manager when the pod has ended.
-func TestAnAdoptedEvictionIsOverWithItsPod(t *testing.T) {
+// No killer reports to this manager that the pod has terminated.
+func TestAdopt_EndsWithItsPod(t *testing.T) {
 	t.Parallel()
 	n, m, _ := besideAnEviction(t)
 	n.remove("hog")
@@ -68,7 +68,7 @@ func TestAnAdoptedEvictionIsOverWithItsPod(t *testing.T) {
 	m.Wait()
 }
 
-func TestAnAdoptedEvictionIsNotCountedOnForEver(t *testing.T) {
+func TestAdopt_StopsCountingAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	n, m, _ := besideAnEviction(t)
 	require.Empty(t, n.has(m, 2*gi, 29*time.Second).Victims)
@@ -79,8 +79,8 @@ func TestAnAdoptedEvictionIsNotCountedOnForEver(t *testing.T) {
 	m.Wait()
 }
 
-// TestAdopt_BesideLimits: a look at local storage limits has the figures of pods already,
-// and forgot those that are ending.
+// TestAdopt_BesideLimits: an evaluation that checks local storage limits has the stats of
+// pods already; it once ignored terminating pods.
 func TestAdopt_BesideLimits(t *testing.T) {
 	t.Parallel()
 	n, hog := newNode(t), newPod("hog")
@@ -96,7 +96,7 @@ func TestAdopt_BesideLimits(t *testing.T) {
 	m.Wait()
 }
 
-func TestPodThatGrowsUntilItsEndCostsNobodyElse_BesideLimits(t *testing.T) {
+func TestEvaluate_GrowthOfATerminatingPodCounts_WithLimits(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.add(newPod("hog"), memoryStats(newPod("hog"), 500*mi))
@@ -112,8 +112,8 @@ func TestPodThatGrowsUntilItsEndCostsNobodyElse_BesideLimits(t *testing.T) {
 	m.Wait()
 }
 
-// TestAdopt_WaitsNoLongerThanThePolicy: what an adopted pod frees was unknown for half as
-// much again as its own grace period, and soft thresholds waited.
+// TestAdopt_WaitsNoLongerThanThePolicy: soft thresholds once waited for an adopted pod for
+// 1.5 times its own grace period, even if the policy gives it less.
 func TestAdopt_WaitsNoLongerThanThePolicy(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -125,7 +125,7 @@ func TestAdopt_WaitsNoLongerThanThePolicy(t *testing.T) {
 	cfg.Policy.MaxPodGracePeriodSeconds = 20
 	m := newManager(t, cfg)
 	n.has(m, 0, 0)
-	require.True(t, n.has(m, 0, time.Second).Thresholds[0].Pending, "nobody knows what it frees")
+	require.True(t, n.has(m, 0, time.Second).Thresholds[0].Pending, "it is unknown what it frees")
 	require.Empty(t, n.has(m, 0, 30*time.Second-1).Victims)
 	require.Equal(t, []string{"hog"}, victims(n.has(m, 0, 1)))
 	n.waitCalls(1)
@@ -133,7 +133,7 @@ func TestAdopt_WaitsNoLongerThanThePolicy(t *testing.T) {
 	m.Wait()
 }
 
-// TestAdopt_CleanedUpPodFreesNothing: a pod of which nothing was left counted once more.
+// TestAdopt_CleanedUpPodFreesNothing: a pod that was cleaned up once counted again.
 func TestAdopt_CleanedUpPodFreesNothing(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

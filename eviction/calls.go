@@ -2,15 +2,15 @@ package eviction
 
 import "sync"
 
-// calls counts the calls of collaborators under way, each in a goroutine of its own.
-// Unlike with a sync.WaitGroup, one may begin while another goroutine waits.
+// calls counts the running calls of collaborators, each on its own goroutine. Unlike with
+// a sync.WaitGroup, a call may start while another goroutine waits.
 type calls struct {
 	mu    sync.Mutex
 	count int
 	idle  chan struct{} // closed when count falls to zero; nil before the first call
 }
 
-// start calls f and returns without waiting for it.
+// start runs f on a new goroutine.
 func (c *calls) start(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -19,12 +19,12 @@ func (c *calls) start(f func()) {
 	}
 	c.count++
 	go func() {
-		defer c.end()
+		defer c.done()
 		f()
 	}()
 }
 
-func (c *calls) end() {
+func (c *calls) done() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.count--
@@ -33,7 +33,7 @@ func (c *calls) end() {
 	}
 }
 
-// wait returns as soon as no call is under way.
+// wait returns when no call is running.
 func (c *calls) wait() {
 	c.mu.Lock()
 	idle := c.idle

@@ -16,8 +16,8 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// twoCalls is a Killer of one pod: slow ends the call with the pod's grace period, and
-// hard the call that takes the rest of it away.
+// twoCalls is a Killer for one pod: slow ends the call with the pod's grace period, and
+// hard the call with the short one.
 type twoCalls struct{ slow, hard chan error }
 
 func (c twoCalls) Kill(_ context.Context, _ *corev1.Pod, e eviction.Eviction) error {
@@ -27,9 +27,9 @@ func (c twoCalls) Kill(_ context.Context, _ *corev1.Pod, e eviction.Eviction) er
 	return <-c.slow
 }
 
-// A pod that is to end sooner has two calls. While the second goes on, the pod is not
-// reported, whatever became of the first.
-func TestFirstCallMayFailBesideAnEscalation(t *testing.T) {
+// An escalated pod has two calls. While the second is running, the pod is not reported,
+// whatever the result of the first.
+func TestEscalation_FirstKillMayFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		n.add(newPod("slow", grace(600)), memoryStats(newPod("slow"), 2*gi))
@@ -44,15 +44,15 @@ func TestFirstCallMayFailBesideAnEscalation(t *testing.T) {
 		require.Len(t, n.step(m, time.Second).Escalate, 1)
 		calls.slow <- errors.New("no more time")
 		synctest.Wait()
-		require.NotContains(t, strings.Join(n.take(), "\n"), "evicted slow", "the second call goes on")
+		require.NotContains(t, strings.Join(n.take(), "\n"), "evicted slow", "the second call is still running")
 		calls.hard <- nil
 		m.Wait()
 		require.Contains(t, strings.Join(n.take(), "\n"), "evicted slow for memory.available: <nil>")
 	})
 }
 
-// Calls begin and end all the time while others wait for them.
-func TestWait_BesideEvaluate(t *testing.T) {
+// Calls start and end all the time while other goroutines wait for them.
+func TestWait_DuringEvaluate(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.instant = true

@@ -8,48 +8,48 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// whyNobody is [Report.Why] of a threshold that nothing can be done about.
-const whyNobody = "there is no pod to evict"
+// whyNoVictim is the [Report.Why] of a due threshold for which no pod can be evicted.
+const whyNoVictim = "no pod can be evicted"
 
-// choose goes through the thresholds that are due, the most urgent first. What
-// each needs is begun, but pods are chosen for one of them only: what that frees
-// is not known before it has. Nothing is begun beside evictions for limits, which
-// may free enough.
+// choose goes through the due thresholds, the most urgent first. Reclaims are planned for
+// each of them, but pods are chosen for one only, because what else their end frees is
+// not known in advance. While pods are evicted for limits, nothing else starts: they may
+// free enough.
 func (e *evaluation) choose() {
 	due, limits := e.due(), e.evictsForLimits()
 	for i := range due {
 		r := due[i]
 		if limits {
-			r.Why = "pods are evicted for their limits first"
+			r.Why = "pods over their limits are evicted first"
 			continue
 		}
 		if i == 0 {
 			e.d.urgent = r
 		}
 		e.escalate(r)
-		r.InFlight, r.Pending = e.expected(r)
+		r.InFlight, r.Pending = e.expectedFree(r)
 		switch wait := e.reclaim(r); {
 		case r.Pending:
-			r.Why = "an eviction is under way that may free an unknown amount"
+			r.Why = "an eviction in flight may free an unknown amount"
 		case r.InFlight >= r.Shortfall:
-			r.Why = "what is being evicted frees enough"
+			r.Why = "evictions in flight free enough"
 		case wait != "":
 			r.Why = wait
 		case e.d.Signal != "":
-			r.Why = "after " + string(e.d.Signal)
-		case e.places(r.Threshold.Hard()) <= 0:
-			r.Why = "as many pods are being evicted as may be at a time"
+			r.Why = "pods are evicted for " + string(e.d.Signal) + " first"
+		case e.freeSlots(r.Threshold.Hard()) <= 0:
+			r.Why = "the maximum number of pods is already terminating"
 		case e.obs.PodStats == nil:
 			e.d.NeedPods = true
-			r.Why = "a pod has to go"
+			r.Why = "a pod must be evicted"
 		default:
 			e.victims(r)
 		}
 	}
 }
 
-// evictsForLimits reports whether a pod is evicted for a limit for the first time. One
-// that could not be killed before holds up nothing.
+// evictsForLimits reports whether a pod is evicted for a limit for the first time. A pod
+// that could not be killed before does not block thresholds.
 func (e *evaluation) evictsForLimits() bool {
 	return slices.ContainsFunc(e.d.Limits, func(b Breach) bool {
 		_, again := e.s.NotBefore[b.Pod.UID]
@@ -57,20 +57,20 @@ func (e *evaluation) evictsForLimits() bool {
 	})
 }
 
-// due returns the thresholds to act upon in the order of urgency.
+// due returns the due thresholds with a new observation, the most urgent first.
 func (e *evaluation) due() (due []*Report) {
 	for i := range e.d.Thresholds {
 		r := &e.d.Thresholds[i]
 		switch {
 		case r.Due && r.Old:
-			r.Why = "not measured since the last look"
+			r.Why = "not measured since the last evaluation"
 		case r.Due:
 			due = append(due, r)
 		}
 	}
 	slices.SortStableFunc(due, func(a, b *Report) int {
 		return cmp.Or(
-			first(a.Threshold.Hard(), b.Threshold.Hard()),
+			trueFirst(a.Threshold.Hard(), b.Threshold.Hard()),
 			cmp.Compare(a.Threshold.Signal.urgency(), b.Threshold.Signal.urgency()),
 			cmp.Compare(a.ratio(), b.ratio()),
 		)
@@ -78,14 +78,14 @@ func (e *evaluation) due() (due []*Report) {
 	return due
 }
 
-// escalate has pods end at once that are ending slowly for a soft threshold, as
-// far as the hard threshold r needs them.
+// escalate shortens the grace period of pods that are terminating for a soft threshold,
+// as many as the hard threshold r needs.
 func (e *evaluation) escalate(r *Report) {
 	if !r.Threshold.Hard() {
 		return
 	}
 	s := r.Threshold.Signal
-	free, _ := e.expected(r)
+	free, _ := e.expectedFree(r)
 	for i := range e.s.InFlight {
 		f := &e.s.InFlight[i]
 		frees, known := f.Frees[s]
@@ -97,14 +97,15 @@ func (e *evaluation) escalate(r *Report) {
 	}
 }
 
-// expected returns what the evictions under way free of r's signal, and whether
-// one of them frees an amount that nobody knows. For a hard threshold only those
-// count that end at once.
-func (e *evaluation) expected(r *Report) (sum int64, unknown bool) {
+// expectedFree returns what the evictions in progress free of r's signal, and whether one
+// of them frees an unknown amount. For a hard threshold, only those with the short grace
+// period count.
+func (e *evaluation) expectedFree(r *Report) (sum int64, unknown bool) {
 	for i := range e.s.InFlight {
 		f := &e.s.InFlight[i]
 		if !f.counts(r.Threshold.Signal, e.now) {
-			// The deadline of a slow end is no longer its own once it is escalated.
+			// An escalated eviction gets a new deadline, so that the old one doesn't
+			// matter.
 			if f.Hard || f.Ended || !slices.Contains(e.d.Escalate, f.UID) {
 				continue
 			}
@@ -119,9 +120,10 @@ func (e *evaluation) expected(r *Report) (sum int64, unknown bool) {
 	return sum, unknown
 }
 
-// reclaim plans the next step of the node-level reclaim for r, and returns why pods
-// have to wait for it; empty if they don't. Each step is followed by a new figure, and
-// a round of them by evictions, however long the round and the figures took.
+// reclaim plans the next step of the node-level reclaim for r. It returns why pods must
+// wait for it, empty if they need not. After each step a new observation is required, and
+// after each round of steps evictions may follow, however long the round and the
+// measurements took.
 func (e *evaluation) reclaim(r *Report) (wait string) {
 	actions := e.actions(r.Threshold.Signal)
 	var ended time.Time
@@ -136,7 +138,7 @@ func (e *evaluation) reclaim(r *Report) (wait string) {
 		ended = later(ended, last.Ended)
 	}
 	for i, a := range actions {
-		again := ended.IsZero() || e.now.Sub(ended) >= e.p.ReclaimInterval && e.isAnswered(r.Threshold, ended)
+		again := ended.IsZero() || e.now.Sub(ended) >= e.p.ReclaimInterval && e.hasResult(r.Threshold, ended)
 		if i > 0 {
 			again = e.s.Reclaims[a].Ended.Before(e.s.Reclaims[actions[i-1]].Ended)
 		}
@@ -150,9 +152,10 @@ func (e *evaluation) reclaim(r *Report) (wait string) {
 	return ""
 }
 
-// isAnswered reports whether a round of reclaims for th that ended at a time was followed
-// by a figure, with which pods could go, or by the end of the shortage.
-func (e *evaluation) isAnswered(th Threshold, ended time.Time) bool {
+// hasResult reports whether the round of reclaims for th that ended at the given time
+// was followed by a new observation, which allows evictions, or by the end of the
+// shortage.
+func (e *evaluation) hasResult(th Threshold, ended time.Time) bool {
 	if !e.wasDue(th) {
 		return true
 	}
@@ -163,7 +166,7 @@ func (e *evaluation) isAnswered(th Threshold, ended time.Time) bool {
 	return last.Time.After(ended)
 }
 
-// actions returns what frees the disk of s and can be done.
+// actions returns the available reclaims that free the disk of s.
 func (e *evaluation) actions(s Signal) (all []ReclaimAction) {
 	containers, images := s.reclaims(e.s.Layout)
 	if containers && slices.Contains(e.p.Reclaimers, DeleteContainers) {
@@ -175,31 +178,31 @@ func (e *evaluation) actions(s Signal) (all []ReclaimAction) {
 	return all
 }
 
-// victims chooses the pods to evict for r: the shortest part of the order that is
+// victims chooses the pods to evict for r: as many from the start of the order as are
 // expected to free enough.
 func (e *evaluation) victims(r *Report) {
 	candidates := Rank(r.Threshold.Signal, e.s, e.obs, e.p, e.now)
-	e.noteMissing(candidates)
-	free, places := r.InFlight, e.places(r.Threshold.Hard())
+	e.recordMissing(candidates)
+	free, slots := r.InFlight, e.freeSlots(r.Threshold.Hard())
 	for i := range candidates {
 		c := &candidates[i]
-		if c.Kept != "" || e.breaches(c.Pod.UID) {
+		if c.Kept != "" || e.exceedsLimit(c.Pod.UID) {
 			continue
 		}
-		if places <= 0 || free >= r.Shortfall {
+		if slots <= 0 || free >= r.Shortfall {
 			break
 		}
-		places--
+		slots--
 		free = plus(free, c.Usage.Value)
 		e.d.Victims = append(e.d.Victims, Victim{
 			Candidate: *c, Place: i, GracePeriodSeconds: e.p.grace(c.Pod, r.Threshold.Hard()),
 		})
 		if !c.Usage.Known() {
-			break // nobody knows what is still missing after it
+			break // what is still missing after it is unknown
 		}
 	}
 	if len(e.d.Victims) == 0 {
-		r.Why = whyNobody
+		r.Why = whyNoVictim
 		if e.d.Candidates == nil {
 			e.d.Candidates = candidates
 		}
@@ -209,8 +212,8 @@ func (e *evaluation) victims(r *Report) {
 	e.d.Signal, e.d.Threshold, e.d.Candidates = r.Threshold.Signal, r, candidates
 }
 
-// noteMissing notes which pods have no figures, and since when.
-func (e *evaluation) noteMissing(candidates []Candidate) {
+// recordMissing records which pods have no stats, and since when.
+func (e *evaluation) recordMissing(candidates []Candidate) {
 	e.missing = map[types.UID]time.Time{}
 	for i := range candidates {
 		if uid := candidates[i].Pod.UID; candidates[i].Missing {
@@ -221,10 +224,10 @@ func (e *evaluation) noteMissing(candidates []Candidate) {
 	}
 }
 
-// places returns how many more pods may end at a time. One that could not be killed
-// keeps its place for as long as it is left alone: a runtime that is down for a second
-// must not cost the node all its pods, one failure after the other.
-func (e *evaluation) places(hard bool) int {
+// freeSlots returns how many more pods may terminate at the same time. A pod that could
+// not be killed counts until it may be retried: otherwise, while the runtime is down, one
+// pod after the other would be evicted.
+func (e *evaluation) freeSlots(hard bool) int {
 	n := e.p.MaxParallelEvictions
 	for _, again := range e.s.NotBefore {
 		if again.After(e.now) {
@@ -240,8 +243,8 @@ func (e *evaluation) places(hard bool) int {
 	return n
 }
 
-// breaches says whether the pod is evicted for a limit in this evaluation.
-func (e *evaluation) breaches(uid types.UID) bool {
+// exceedsLimit reports whether the pod is evicted for a limit in this evaluation.
+func (e *evaluation) exceedsLimit(uid types.UID) bool {
 	return slices.ContainsFunc(e.d.Limits, func(b Breach) bool { return b.Pod.UID == uid })
 }
 

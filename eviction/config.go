@@ -13,53 +13,51 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Killer ends pods.
+// Killer terminates pods.
 type Killer interface {
-	// Kill ends the pod within the grace period of e, publishes the status that
-	// [Eviction.Apply] makes, and returns when nothing of the pod runs any more.
-	// It is called on a goroutine of its own, and again with a shorter grace
-	// period for a pod that is to end sooner than it was told: both calls then
-	// return when it has.
+	// Kill terminates the pod within the grace period of e, publishes the status that
+	// [Eviction.Apply] sets, and returns when nothing of the pod runs any more. It is
+	// called on its own goroutine. It is called again, with a shorter grace period, for a
+	// pod that must terminate sooner: then both calls return when the pod has terminated.
 	Kill(ctx context.Context, pod *corev1.Pod, e Eviction) error
 }
 
-// ImageGC removes images.
+// ImageGC deletes images.
 type ImageGC interface {
-	// DeleteUnusedImages removes images that nothing uses, at least as many as
-	// need says if it can, and returns when that is done. Removing all of them
-	// is what the kubelet does.
+	// DeleteUnusedImages deletes unused images and returns when that is done. It frees at
+	// least need.Amount if it can. The kubelet deletes all unused images.
 	DeleteUnusedImages(ctx context.Context, need ReclaimPlan) error
 }
 
-// ContainerGC removes containers.
+// ContainerGC deletes containers.
 type ContainerGC interface {
-	// DeleteAllUnusedContainers removes containers that have ended, those of
-	// pods that still exist too, and returns when that is done.
+	// DeleteAllUnusedContainers deletes dead containers, including those of pods that
+	// still exist, and returns when that is done.
 	DeleteAllUnusedContainers(ctx context.Context) error
 }
 
-// EventRecorder records events. The recorders of client-go are of this kind.
+// EventRecorder records events. The recorders of client-go implement it.
 type EventRecorder interface {
 	Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any)
 }
 
-// AnnotatedEventRecorder records events with annotations. The recorders of
-// client-go are of this kind.
+// AnnotatedEventRecorder records events with annotations. The recorders of client-go
+// implement it.
 type AnnotatedEventRecorder interface {
 	AnnotatedEventf(object runtime.Object, annotations map[string]string, eventtype, reason, messageFmt string, args ...any)
 }
 
-// Mode is how much a [Manager] does. The zero value does everything.
+// Mode selects which actions a [Manager] takes. The zero value is [Act].
 type Mode string
 
 // Modes.
 const (
-	// Act evicts pods and frees disks.
+	// Act evicts pods and reclaims disks.
 	Act Mode = ""
-	// ObserveOnly evicts nothing and frees nothing; node conditions hold and
-	// admission refuses pods as always.
+	// ObserveOnly evicts no pods and reclaims no disks. Node conditions are set and
+	// admission refuses pods as in [Act].
 	ObserveOnly Mode = "observe-only"
-	// DryRun changes nothing at all: decisions are made and can be observed.
+	// DryRun changes nothing: decisions are only made and passed to the [Observer].
 	DryRun Mode = "dry-run"
 )
 
@@ -67,46 +65,46 @@ const (
 type Config struct {
 	// Stats measures the node and its pods. Required.
 	Stats Stats
-	// Pods returns the active pods, with the resources that they were given. What
-	// it returns is not modified. Required.
+	// Pods returns the active pods, with their allocated resources. The result is not
+	// modified. Required.
 	Pods func() []*corev1.Pod
-	// Killer ends pods. Required for [Act].
+	// Killer terminates pods. Required for [Act].
 	Killer Killer
-	// Policy says when something is done and to whom. Its defaults leave only
-	// local storage limits: thresholds come from [ParseThresholds].
+	// Policy configures when pods are evicted and which. With its defaults only local
+	// storage limits count: thresholds come from [ParseThresholds].
 	Policy Policy
-	// Mode is how much is done. Default [Act].
+	// Mode selects which actions are taken. Default [Act].
 	Mode Mode
 
-	// ContainerGC and ImageGC free disks before a pod has to go. Optional.
+	// ContainerGC and ImageGC free disk space before a pod is evicted. Optional.
 	ContainerGC ContainerGC
 	ImageGC     ImageGC
-	// CleanedUp says whether nothing is left of an ended pod on the node's disks.
-	// Until it says so, and for 30 s at most, what the pod held is still expected
-	// to become free. Optional: without it that is after those 30 s.
+	// CleanedUp reports whether nothing of a terminated pod is left on the node's disks.
+	// Until then, and for at most 30 s, what the pod used still counts as expected to
+	// become free. Optional: without it, these 30 s always pass.
 	CleanedUp func(uid types.UID) bool
-	// Waker tells when to look before the next poll is due. Optional.
+	// Waker requests evaluations before the next poll is due. Optional.
 	Waker Waker
 
-	// MinInterval and MaxInterval bound the time between two looks, which follows
-	// from how soon a threshold can be met. For 3 s after a wake-up it is 50 ms.
-	// Defaults 100 ms and 10 s.
+	// MinInterval and MaxInterval limit the time between two evaluations, which depends
+	// on how soon a threshold can be reached. For 3 s after a wake-up it is at most 50
+	// ms. Defaults 100 ms and 10 s.
 	MinInterval, MaxInterval time.Duration
 	// LimitsPeriod is the time between two checks of local storage limits.
 	// Default 10 s.
 	LimitsPeriod time.Duration
-	// KillRetry is how long a pod that could not be killed is left alone. After that it
-	// is tried again, if no other pod can go. Default 10 s.
+	// KillRetry is how long the manager waits before it retries a pod that could not be
+	// killed. After that the pod is retried if no other pod can be evicted. Default 10 s.
 	KillRetry time.Duration
-	// EventPeriod is the least time between two events [EvictionThresholdMet] of
-	// one resource. Default 10 s, as often as the kubelet does it.
+	// EventPeriod is the minimum time between two [EvictionThresholdMet] events for one
+	// resource. Default 10 s, as in the kubelet.
 	EventPeriod time.Duration
 
-	// Node is the object that events about the node are for. Without it there are
-	// none. Optional.
+	// Node is the object of events about the node. If nil, these events are not recorded.
+	// Optional.
 	Node runtime.Object
-	// Events records events. AnnotatedEvents, if there, records those of evicted
-	// pods instead, with details in annotations as the kubelet does. Optional.
+	// Events records events. AnnotatedEvents, if set, records those about evicted pods
+	// instead, with the annotations of the kubelet. Optional.
 	Events          EventRecorder
 	AnnotatedEvents AnnotatedEventRecorder
 
@@ -118,31 +116,30 @@ type Config struct {
 	Observer Observer
 }
 
-// Observer holds optional callbacks. They must not block, and not call
-// [Manager.Evaluate].
+// Observer holds optional callbacks. They must not block or call [Manager.Evaluate].
 type Observer struct {
-	// Evaluated is called after every evaluation, before anything is done about
-	// it, with what could not be measured.
+	// Evaluated is called after every evaluation, before its actions start, with the
+	// error of what could not be measured.
 	Evaluated func(d Decision, err error)
-	// Evicting is called when a pod is told to end, and again when it is told to
-	// end sooner.
+	// Evicting is called when an eviction starts, and again when its grace period is
+	// shortened.
 	Evicting func(pod *corev1.Pod, e Eviction)
-	// Evicted is called when the pod has ended, or could not be killed.
+	// Evicted is called when the pod has terminated or could not be killed.
 	Evicted func(pod *corev1.Pod, e Eviction, took time.Duration, err error)
-	// Overdue is called when a pod has not ended in time. Its end is still waited
-	// for, and no longer counted on.
+	// Overdue is called when a pod has not terminated by its deadline. The manager still
+	// waits for it, but no longer counts on what it frees.
 	Overdue func(pod *corev1.Pod, e Eviction)
 	// Reclaimed is called after every node-level reclaim.
 	Reclaimed func(r ReclaimPlan, took time.Duration, err error)
-	// ConditionsChanged is called when other node conditions hold than before.
+	// ConditionsChanged is called when the set of true node conditions changes.
 	ConditionsChanged func(conditions []corev1.NodeConditionType)
 	// Refused is called for every pod that is not admitted.
 	Refused func(pod *corev1.Pod, message string)
-	// Woken is called, from any goroutine, when the [Waker] asks for a look.
+	// Woken is called, from any goroutine, when the [Waker] requests an evaluation.
 	Woken func(reason string)
 }
 
-// Validate reports every problem with c, joined.
+// Validate returns every problem with c, joined.
 func (c Config) Validate() error {
 	var errs []error
 	for _, f := range []struct {
@@ -168,7 +165,7 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.MinInterval > 0 && c.MaxInterval > 0 && c.MinInterval > c.MaxInterval {
-		errs = append(errs, fmt.Errorf("field MinInterval: %v is more than MaxInterval, %v", c.MinInterval, c.MaxInterval))
+		errs = append(errs, fmt.Errorf("field MinInterval: %v is longer than MaxInterval, %v", c.MinInterval, c.MaxInterval))
 	}
 	if err := c.Policy.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("field Policy: %w", err))

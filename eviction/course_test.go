@@ -14,16 +14,16 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
-// usesOf gives a pod n of everything that signals count.
+// usesOf returns stats of a pod that uses n of everything that signals count.
 func usesOf(pod *corev1.Pod, n int64) eviction.PodStats {
 	stats := diskStats(pod, n, n, n)
 	stats.Memory, stats.Processes = used(n), used(n)
 	return stats
 }
 
-// A soft threshold, a hard one, and back: all signals take the same course, on each
-// layout on which pods are on the signal's disk.
-func TestEverySignalTakesTheSameCourse(t *testing.T) {
+// From a soft threshold to a hard one and back: all signals behave in the same way, with
+// each layout in which pods use the signal's disk.
+func TestEvaluate_EverySignalTakesTheSameCourse(t *testing.T) {
 	t.Parallel()
 	memory, disk, pids := corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure
 	for _, tt := range []struct {
@@ -103,7 +103,7 @@ func TestEverySignalTakesTheSameCourse(t *testing.T) {
 
 			n.remove("small")
 			d = look(time.Minute, 500)
-			require.Empty(t, d.Victims, "who is critical stays")
+			require.Empty(t, d.Victims, "critical pods are never evicted")
 			require.Equal(t, []corev1.NodeConditionType{tt.condition}, under())
 			require.True(t, new(look(5*time.Minute-1, 3000)).Quiet())
 			require.NotEmpty(t, under())
@@ -114,8 +114,8 @@ func TestEverySignalTakesTheSameCourse(t *testing.T) {
 	}
 }
 
-// The first pod frees more than the threshold, and less than the minimum besides.
-func TestMinReclaimTakesASecondPod(t *testing.T) {
+// The first pod frees enough for the threshold, but not for the minimum reclaim.
+func TestMinReclaim_EvictsASecondPod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.instant = true
@@ -132,15 +132,15 @@ func TestMinReclaimTakesASecondPod(t *testing.T) {
 	}
 	require.Equal(t, []string{"first"}, look(gi-1))
 	n.remove("first")
-	require.Equal(t, []string{"second"}, look(gi+mi), "it gave back less than it had")
+	require.Equal(t, []string{"second"}, look(gi+mi), "it freed less than expected")
 	n.remove("second")
 	require.Empty(t, look(gi+gi/2))
 	require.True(t, m.IsUnderMemoryPressure())
 }
 
-// What a threshold needs besides is its own affair: it makes no other one due, and
-// one that has enough does not end that of another.
-func TestEachSignalHasItsOwnMinReclaim(t *testing.T) {
+// The minimum reclaim of a threshold applies only to itself: it makes no other threshold
+// due, and a threshold that is not met does not end another one.
+func TestMinReclaim_IsPerSignal(t *testing.T) {
 	t.Parallel()
 	memory, pids := hard(eviction.MemoryAvailable, 1000), hard(eviction.PIDAvailable, 100)
 	memory.MinReclaim, pids.MinReclaim = eviction.Value{Quantity: 500}, eviction.Value{Fraction: 0.1}
@@ -158,9 +158,8 @@ func TestEachSignalHasItsOwnMinReclaim(t *testing.T) {
 	require.Equal(t, []eviction.ThresholdState{eviction.Fine, eviction.Fine}, look(1499, 200))
 }
 
-// Images are gone, and the disk has more than its threshold but not what it needs
-// besides.
-func TestReclaimShortOfTheMinimumIsFollowedByEvictions(t *testing.T) {
+// Images were deleted, and the disk is above its threshold but below its minimum reclaim.
+func TestReclaim_BelowTheMinimumIsFollowedByEvictions(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.instant = true
@@ -183,9 +182,9 @@ func TestReclaimShortOfTheMinimumIsFollowedByEvictions(t *testing.T) {
 	require.Equal(t, gi/4, d.Thresholds[0].Shortfall)
 }
 
-// The loop, wake-ups and callers of their own look at the same time; the kubelet's
-// notifier does, without a lock, and evicts twice.
-func TestLooksBesideEachOtherEvictOnce(t *testing.T) {
+// The loop, wake-ups and other callers evaluate at the same time. The kubelet's notifier
+// does so without a lock, and evicts twice.
+func TestEvaluate_ConcurrentCallsEvictOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		n.now = time.Now
@@ -217,7 +216,7 @@ func TestLooksBesideEachOtherEvictOnce(t *testing.T) {
 }
 
 // What counts towards the limit of a whole pod.
-func TestWhatThePodsLimitIsAbout(t *testing.T) {
+func TestLimits_WhatCountsTowardsThePodsLimit(t *testing.T) {
 	t.Parallel()
 	const disk = corev1.ResourceEphemeralStorage
 	init := func(amount string, sidecar bool) podOption {
@@ -237,10 +236,10 @@ func TestWhatThePodsLimitIsAbout(t *testing.T) {
 	}{
 		{"its containers", newPod("a", limited(disk, "2Mi"), emptyDir("data", "", "")), 2 * mi},
 		{"an init container that may use more alone", newPod("a", limited(disk, "2Mi"), init("5Mi", false), emptyDir("data", "", "")), 5 * mi},
-		{"or less", newPod("a", limited(disk, "2Mi"), init("1Mi", false), emptyDir("data", "", "")), 2 * mi},
-		{"a sidecar besides", newPod("a", limited(disk, "2Mi"), init("1Mi", true), emptyDir("data", "", "")), 3 * mi},
+		{"an init container that may use less", newPod("a", limited(disk, "2Mi"), init("1Mi", false), emptyDir("data", "", "")), 2 * mi},
+		{"containers and a sidecar", newPod("a", limited(disk, "2Mi"), init("1Mi", true), emptyDir("data", "", "")), 3 * mi},
 		{"a sidecar alone", newPod("a", init("1Mi", true), emptyDir("data", "", "")), 1 * mi},
-		{"an init container beside the sidecar before it", newPod("a", limited(disk, "2Mi"), init("1Mi", true), init("4Mi", false), emptyDir("data", "", "")), 5 * mi},
+		{"an init container and the sidecar before it", newPod("a", limited(disk, "2Mi"), init("1Mi", true), init("4Mi", false), emptyDir("data", "", "")), 5 * mi},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -253,7 +252,7 @@ func TestWhatThePodsLimitIsAbout(t *testing.T) {
 		})
 	}
 	for name, volume := range map[string]podOption{
-		"memory is no disk": emptyDir("data", "", corev1.StorageMediumMemory), "a host path is not the pod's": hostPath("data"),
+		"an emptyDir in memory does not count": emptyDir("data", "", corev1.StorageMediumMemory), "a host path is not the pod's": hostPath("data"),
 	} {
 		pod := newPod("a", limited(disk, "2Mi"), volume)
 		require.Empty(t, checked(eviction.Policy{}, "", pod, diskStats(pod, mi, mi, gi)), name)

@@ -12,53 +12,52 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// ThresholdState is how an observation compares with a threshold.
+// ThresholdState is the result of comparing an observation with a threshold.
 type ThresholdState string
 
-// States.
+// Threshold states.
 const (
-	// Fine is enough available.
+	// Fine: enough is available.
 	Fine ThresholdState = "fine"
-	// Met is less available than the threshold.
+	// Met: less than the threshold is available.
 	Met ThresholdState = "met"
-	// Reclaiming is more than the threshold, and less than its minimum reclaim
-	// on top, after it was acted upon.
+	// Reclaiming: the threshold was due, and its minimum reclaim is not available yet.
 	Reclaiming ThresholdState = "reclaiming"
-	// Unknown is a signal that was not measured.
+	// Unknown: the signal was not measured.
 	Unknown ThresholdState = "unknown"
-	// Stale is one that was measured too long ago.
+	// Stale: the signal was measured too long ago.
 	Stale ThresholdState = "stale"
-	// Implausible is one with figures that can't be.
+	// Implausible: the observation has impossible values.
 	Implausible ThresholdState = "implausible"
 )
 
-// Report is what an evaluation found about one threshold.
+// Report is the result of an evaluation for one threshold.
 type Report struct {
-	// Threshold is the one that it is about, and Observation what was measured
-	// of its signal; without a time or amounts if nothing was.
+	// Threshold is the threshold, Observation the observation of its signal; if it was
+	// not measured, only the signal is set.
 	Threshold   Threshold   `json:"threshold"`
 	Observation Observation `json:"observation"`
-	// State says how they compare.
+	// State is the result of the comparison.
 	State ThresholdState `json:"state"`
-	// Quantity is the threshold for the present capacity, and Target the amount at
-	// which reclaiming ends.
+	// Quantity is the threshold for the present capacity. Target is the amount at which
+	// reclaiming ends.
 	Quantity int64 `json:"quantity,omitzero"`
 	Target   int64 `json:"target,omitzero"`
-	// Since is when it was first met without a break that counts: unknown
-	// observations don't break it, and a break of less than 10 s only takes back
-	// from a grace period twice what it lasted.
+	// Since is when the present period began for which the threshold is met. Unknown
+	// observations don't end this period. For a soft threshold, a break of less than 10 s
+	// doesn't either: it only moves Since forward by twice its duration.
 	Since time.Time `json:"since,omitzero"`
-	// Due says that its grace period is over, and Old that the observation is no
-	// newer than that of the evaluation before.
+	// Due reports whether the grace period is over, and Old whether the observation is
+	// not newer than that of the previous evaluation.
 	Due bool `json:"due,omitzero"`
 	Old bool `json:"old,omitzero"`
-	// Shortfall is what is missing to Target, and InFlight how much of it is
-	// expected of evictions under way. Pending says that one of those frees an
-	// amount that nobody knows.
+	// Shortfall is what is missing to Target, and InFlight how much of it evictions in
+	// progress are expected to free. Pending reports whether one of those frees an
+	// unknown amount.
 	Shortfall int64 `json:"shortfall,omitzero"`
 	InFlight  int64 `json:"inFlight,omitzero"`
 	Pending   bool  `json:"pending,omitzero"`
-	// Why says what came of a threshold that is due.
+	// Why explains what is done about a threshold that is due.
 	Why string `json:"why,omitzero"`
 }
 
@@ -68,15 +67,15 @@ func (r *Report) unmeasured() bool {
 	return r.State == Unknown || r.State == Stale || r.State == Implausible
 }
 
-// ratio is how much of the threshold is left.
+// ratio returns the available amount divided by the threshold.
 func (r *Report) ratio() float64 {
 	return float64(r.Observation.Available) / float64(max(r.Quantity, 1))
 }
 
-// ReclaimPlan is a node-level reclaim that is worth a try before a pod has to go.
+// ReclaimPlan is a node-level reclaim to run before pods are evicted.
 type ReclaimPlan struct {
 	Action ReclaimAction `json:"action"`
-	// Signal is what it is for and Amount how much is missing of it.
+	// Signal is the signal that is short, Amount how much of it is missing.
 	Signal Signal `json:"signal"`
 	Amount int64  `json:"amount"`
 }
@@ -84,52 +83,52 @@ type ReclaimPlan struct {
 // Victim is a pod to evict.
 type Victim struct {
 	Candidate
-	// Place is its place in [Decision.Candidates].
+	// Place is the pod's index in [Decision.Candidates].
 	Place int
-	// GracePeriodSeconds is what it gets to end.
+	// GracePeriodSeconds is the pod's grace period.
 	GracePeriodSeconds int64
 }
 
-// Decision is what has to be done, and why. String explains it, and it marshals
-// to JSON. Treat it as read-only.
+// Decision is what must be done, and why. String explains it, and it marshals to JSON.
+// Treat it as read-only.
 type Decision struct {
-	// At is when it was made, and Layout the one that it goes by.
+	// At is the time of the evaluation, Layout the layout that it used.
 	At     time.Time `json:"at"`
 	Layout Layout    `json:"layout"`
-	// Thresholds has a report on each threshold.
+	// Thresholds has a report for each threshold.
 	Thresholds []Report `json:"thresholds,omitempty"`
-	// Conditions are the node conditions that hold.
+	// Conditions are the node conditions that are true.
 	Conditions []corev1.NodeConditionType `json:"conditions,omitempty"`
-	// Signal is what Victims are evicted for, empty if none are, and Threshold
-	// the report of it.
+	// Signal is the signal that Victims are evicted for, empty without victims. Threshold
+	// is its report.
 	Signal    Signal  `json:"signal,omitzero"`
 	Threshold *Report `json:"-"`
-	// Reclaim is what is to be reclaimed of the node itself, in order.
+	// Reclaim are the node-level reclaims to run, in order.
 	Reclaim []ReclaimPlan `json:"reclaim,omitempty"`
-	// Limits are the pods that use more local storage than they may. All of them
-	// are evicted.
+	// Limits are the pods that use more local storage than their limits allow. All of
+	// them are evicted.
 	Limits []Breach `json:"limits,omitempty"`
-	// Candidates are all pods in the order in which they would be evicted, and
-	// Victims those that are.
+	// Candidates are all pods in the order in which they would be evicted. Victims are
+	// those that are evicted now.
 	Candidates []Candidate `json:"candidates,omitempty"`
 	Victims    []Victim    `json:"victims,omitempty"`
-	// Escalate are evictions under way that get no more time.
+	// Escalate are evictions in progress whose grace period is shortened.
 	Escalate []types.UID `json:"escalate,omitempty"`
-	// NeedPods says that pods would be chosen if their figures were known.
+	// NeedPods reports whether pods would be evicted if their stats were known.
 	NeedPods bool `json:"needPods,omitzero"`
 	// Next is the state for the next evaluation.
 	Next State `json:"-"`
 
-	urgent *Report // the first of those that are acted upon, whatever comes of it
+	urgent *Report // the most urgent threshold that is due, with or without an action
 }
 
-// Quiet says that there is nothing to be done.
+// Quiet reports whether there is nothing to do.
 func (d *Decision) Quiet() bool {
 	return !d.NeedPods && len(d.Victims)+len(d.Reclaim)+len(d.Limits)+len(d.Escalate) == 0
 }
 
-// String explains the decision: one line on each threshold, and one on each pod
-// if some have to go.
+// String explains the decision: one line for each threshold, and one for each pod if pods
+// must be evicted.
 func (d Decision) String() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintln(&b, printable.Line(fmt.Sprintf(format, args...))) }
@@ -140,13 +139,13 @@ func (d Decision) String() string {
 		line("condition %s", c)
 	}
 	for _, r := range d.Reclaim {
-		line("%s: %s short of %s", r.Action, r.Signal, r.Signal.amount(r.Amount))
+		line("%s: %s shortfall %s", r.Action, r.Signal, r.Signal.amount(r.Amount))
 	}
 	for _, l := range d.Limits {
 		line("evict %s: %s", name(l.Pod), strings.TrimSpace(l.Message))
 	}
 	for _, uid := range d.Escalate {
-		line("no more time for %s", d.nameOf(uid))
+		line("shorten the grace period of %s", d.nameOf(uid))
 	}
 	for i := range d.Candidates {
 		line("%3d. %s: %s", i+1, name(d.Candidates[i].Pod), d.explain(i))
@@ -171,18 +170,18 @@ func (r *Report) explain(now time.Time) string {
 	case r.State == Fine && r.Since.IsZero():
 		return text + "\n"
 	case r.State == Fine:
-		return text + ", met until a moment ago\n"
+		return text + ", met recently\n"
 	case !r.Due:
 		return fmt.Sprintf("%s, due in %v\n", text, r.Threshold.GracePeriod-now.Sub(r.Since))
 	}
-	text += ", short of " + s.amount(r.Shortfall)
+	text += ", shortfall " + s.amount(r.Shortfall)
 	if r.InFlight > 0 {
-		text += ", " + s.amount(r.InFlight) + " on the way"
+		text += ", " + s.amount(r.InFlight) + " in flight"
 	}
 	return text + ": " + r.Why + "\n"
 }
 
-// explain tells why a candidate has its place, and what becomes of it.
+// explain returns why a candidate has its place, and whether it is evicted.
 func (d *Decision) explain(place int) string {
 	c := &d.Candidates[place]
 	var facts []string
@@ -192,28 +191,28 @@ func (d *Decision) explain(place int) string {
 	signal := d.signal()
 	switch {
 	case c.Usage.Known() && c.Request > 0:
-		facts = append(facts, fmt.Sprintf("uses %s of the %s it asks for", signal.amount(c.Usage.Value), signal.amount(c.Request)))
+		facts = append(facts, fmt.Sprintf("uses %s, requests %s", signal.amount(c.Usage.Value), signal.amount(c.Request)))
 	case c.Usage.Known():
 		facts = append(facts, "uses "+signal.amount(c.Usage.Value))
 	case c.Overdue:
-		facts = append(facts, "uses nobody knows what, for too long")
+		facts = append(facts, "usage unknown for too long")
 	case c.Missing:
-		facts = append(facts, "uses nobody knows what, so far")
+		facts = append(facts, "usage unknown")
 	}
 	facts = append(facts, fmt.Sprintf("priority %d", c.Priority), string(c.QOS))
 	text := strings.Join(facts, ", ")
 	if c.Kept != "" {
-		return text + " - kept: " + c.Kept
+		return text + " - not evicted: " + c.Kept
 	}
 	for i := range d.Victims {
 		if d.Victims[i].Place == place {
-			return fmt.Sprintf("%s - evicted, %ds to end", text, d.Victims[i].GracePeriodSeconds)
+			return fmt.Sprintf("%s - evicted, grace period %ds", text, d.Victims[i].GracePeriodSeconds)
 		}
 	}
 	return text
 }
 
-// signal is what the candidates are ranked for.
+// signal returns the signal that the candidates are ranked for.
 func (d *Decision) signal() Signal {
 	if d.Signal != "" {
 		return d.Signal
@@ -228,7 +227,7 @@ func (d *Decision) signal() Signal {
 
 func name(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
-// candidateJSON is a [Candidate] without the whole pod.
+// candidateJSON is a [Candidate] without the pod object.
 type candidateJSON struct {
 	Namespace          string             `json:"namespace"`
 	Name               string             `json:"name"`
@@ -256,10 +255,10 @@ func (c *Candidate) json() candidateJSON {
 	return j
 }
 
-// MarshalJSON writes the pod as its names.
+// MarshalJSON replaces the pod with its namespace, name and UID.
 func (c Candidate) MarshalJSON() ([]byte, error) { return json.Marshal(c.json()) }
 
-// MarshalJSON writes the pod as its names.
+// MarshalJSON replaces the pod with its namespace, name and UID.
 func (v Victim) MarshalJSON() ([]byte, error) {
 	j := v.json()
 	j.GracePeriodSeconds = &v.GracePeriodSeconds

@@ -9,100 +9,101 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// State is what [Evaluate] needs to know of the past. The zero value is that of
+// State is what [Evaluate] needs from earlier evaluations. The zero value is the state of
 // an agent that has just started. Evaluate never modifies it.
 type State struct {
-	// EvaluatedAt is when the last evaluation was.
+	// EvaluatedAt is the time of the last evaluation.
 	EvaluatedAt time.Time
-	// Layout is the last one that was known.
+	// Layout is the last known layout.
 	Layout Layout
-	// ThresholdsMet are those that were due at the last evaluation, which stay so
-	// until their minimum reclaim is available as well.
+	// ThresholdsMet are the thresholds that were due at the last evaluation. They stay
+	// due until their minimum reclaim is available as well.
 	ThresholdsMet []Threshold
-	// ThresholdsFirstObservedAt is since when a threshold is met without a break that
-	// counts, and ThresholdsLastMetAt when it last was.
+	// ThresholdsFirstObservedAt is when the present period began for which a threshold is
+	// met, short breaks included: see [Report].Since. ThresholdsLastMetAt is when it was
+	// last met.
 	ThresholdsFirstObservedAt map[Threshold]time.Time
 	ThresholdsLastMetAt       map[Threshold]time.Time
-	// NodeConditionsLastObservedAt is when a threshold of the condition was last
-	// met, for conditions that hold.
+	// NodeConditionsLastObservedAt is, for each true node condition, when one of its
+	// thresholds was last met.
 	NodeConditionsLastObservedAt map[corev1.NodeConditionType]time.Time
-	// LastObservations are those of the last evaluation: only newer ones lead to
-	// an eviction.
+	// LastObservations are the observations of the last evaluation. Only newer
+	// observations lead to an eviction.
 	LastObservations []Observation
-	// StatsMissingSince is since when figures of pods are missing that are needed to
-	// choose one, for as long as a threshold is due.
+	// StatsMissingSince is since when stats that are needed to rank pods are missing. It
+	// is kept while a threshold is due.
 	StatsMissingSince map[types.UID]time.Time
 
-	// InFlight are the evictions under way and what they are expected to free.
-	// Who acts keeps it.
+	// InFlight are the evictions in progress and what they are expected to free. The
+	// caller that carries out decisions maintains it.
 	InFlight []InFlight
-	// Reclaims says for [DeleteContainers] and [DeleteImages] when they were last
-	// begun and ended. Who acts keeps it.
+	// Reclaims is when [DeleteContainers] and [DeleteImages] last started and ended. The
+	// caller that carries out decisions maintains it.
 	Reclaims map[ReclaimAction]Reclaim
-	// NotBefore is when a pod may be tried again that could not be killed. Who
-	// acts keeps it.
+	// NotBefore is when a pod that could not be killed may be retried. The caller that
+	// carries out decisions maintains it.
 	NotBefore map[types.UID]time.Time
 }
 
-// InFlight is an eviction under way.
+// InFlight is an eviction in progress.
 type InFlight struct {
-	// UID is that of the pod, and Name its namespace and name.
+	// UID is the UID of the pod, Name its namespace and name.
 	UID  types.UID `json:"uid"`
 	Name string    `json:"name"`
-	// Hard says that the pod was told to end at once.
+	// Hard reports whether the pod has the short grace period of hard thresholds and
+	// limits.
 	Hard bool `json:"hard,omitzero"`
-	// Since is when it was told, and Deadline until when it counts.
+	// Since is when the eviction started. After Deadline it no longer counts.
 	Since    time.Time `json:"since"`
 	Deadline time.Time `json:"deadline"`
-	// Ended says that nothing of the pod runs any more: only what it has on
-	// disks is still to become free.
+	// Ended reports whether nothing of the pod runs any more: only its disk space is
+	// still to be freed.
 	Ended bool `json:"ended,omitzero"`
-	// Frees is what is expected to become free, by signal. A signal that is
-	// missing is unknown.
+	// Frees is what is expected to become free, by signal. A missing signal is unknown.
 	Frees map[Signal]int64 `json:"frees,omitempty"`
 }
 
-// counts says whether something of signal s is still to be expected of f.
+// counts reports whether f is still expected to free something of signal s.
 func (f *InFlight) counts(s Signal, now time.Time) bool {
 	return now.Before(f.Deadline) && (!f.Ended || s.isDisk())
 }
 
 // Reclaim is the last node-level reclaim of one kind.
 type Reclaim struct {
-	// Began is when it was begun and Ended when it ended: zero, or before Began,
-	// while it is under way.
+	// Began is when it started and Ended when it ended. While it runs, Ended is zero or
+	// before Began.
 	Began, Ended time.Time
 }
 
 func (r Reclaim) running() bool { return r.Ended.Before(r.Began) }
 
-// Observations are the facts of one evaluation. Nothing in it is modified.
+// Observations are the facts for one evaluation. Evaluate does not modify them.
 type Observations struct {
 	// Node is what was measured of the node.
 	Node NodeStats
-	// Pods are the active pods, with the resources that they were given.
+	// Pods are the active pods, with their allocated resources.
 	Pods []*corev1.Pod
-	// PodStats are the figures of pods. Nil says that nobody has asked for them
-	// yet: no pod is chosen then, and [Decision.NeedPods] tells whether one would
-	// be. All count, however old; the [Manager] leaves out those that are too old.
+	// PodStats are the stats of the pods. If nil, they were not measured: then no pod is
+	// evicted, and [Decision.NeedPods] reports whether the stats are needed. Stats of any
+	// age count; the [Manager] leaves out those that are too old.
 	PodStats map[types.UID]*PodStats
-	// CheckLimits has the local storage limits looked at as well.
+	// CheckLimits enables the check of local storage limits.
 	CheckLimits bool
 }
 
-// layout returns the layout to go by: the present one, else the last, else the
-// one whose orders take everything into account.
+// layout returns the present layout if it is known, else the last known one, else
+// SingleFS, for which all parts of a pod count.
 func (s State) layout(present Layout) Layout { return cmp.Or(present, s.Layout, SingleFS) }
 
-// Evaluate decides what has to be done about the facts in obs. It is a pure
-// function: it modifies nothing, and the same arguments always give the same
-// answer. The next evaluation wants [Decision.Next] as its state.
+// Evaluate decides what must be done for the facts in obs. It is a pure function: it
+// modifies nothing, and the same arguments always give the same result. Pass
+// [Decision.Next] as the state of the next evaluation.
 func Evaluate(s State, obs Observations, p Policy, now time.Time) Decision {
 	p = p.withDefaults()
 	e := evaluation{s: s, obs: obs, p: p, now: now, d: Decision{At: now}}
 	e.s.Layout = s.layout(obs.Node.Layout)
 	e.d.Layout = e.s.Layout
-	e.reports()
+	e.compareThresholds()
 	e.conditions()
 	if obs.CheckLimits && obs.PodStats != nil && !p.IgnoreLocalStorageLimits {
 		e.d.Limits = breaches(e.s, obs, p, now)
@@ -112,11 +113,11 @@ func Evaluate(s State, obs Observations, p Policy, now time.Time) Decision {
 	return e.d
 }
 
-// maxBreak is how long a threshold may not be met before its grace period begins
-// anew: the kubelet's time between two looks, which hardly sees a shorter break.
+// maxBreak is for how long a threshold may not be met before its grace period restarts.
+// It is the kubelet's time between two passes, in which it mostly misses shorter breaks.
 const maxBreak = 10 * time.Second
 
-// An evaluation is one call of Evaluate.
+// evaluation is the working state of one call of Evaluate.
 type evaluation struct {
 	s   State
 	obs Observations
@@ -124,11 +125,11 @@ type evaluation struct {
 	now time.Time
 	d   Decision
 
-	missing map[types.UID]time.Time // candidates without figures; nil if none were ranked
+	missing map[types.UID]time.Time // candidates without stats; nil if no pods were ranked
 }
 
-// reports sees which thresholds are met, and since when.
-func (e *evaluation) reports() {
+// compareThresholds compares each threshold with its observation.
+func (e *evaluation) compareThresholds() {
 	for _, t := range thresholdsFor(e.p.Thresholds, e.s.Layout) {
 		e.d.Thresholds = append(e.d.Thresholds, e.report(t))
 	}
@@ -147,23 +148,23 @@ func (e *evaluation) report(t Threshold) Report {
 	case !o.Time.IsZero() && e.now.Sub(o.Time) > e.p.MaxObservationAge:
 		r.State = Stale
 	default:
-		return e.measured(r, since)
+		return e.compareMeasured(r, since)
 	}
-	// Not knowing is no reason to act, and none to forget.
+	// An unknown signal neither causes an action nor resets the grace period.
 	if wasMet {
 		r.Since = since
 	}
 	return r
 }
 
-// plausible says whether the figures can be. Nothing of nothing is what somebody
-// reports who has measured nothing.
+// plausible reports whether the values are possible. A provider that measured nothing may
+// return 0 of 0.
 func (o Observation) plausible() bool {
 	return o.Available >= 0 && o.Capacity >= 0 && o.Available|o.Capacity != 0 &&
 		(o.Capacity == 0 || o.Available <= o.Capacity)
 }
 
-// compare compares an observation with its threshold.
+// compare sets the state of r from its threshold and observation.
 func (e *evaluation) compare(r Report) Report {
 	t, o := r.Threshold, r.Observation
 	r.Quantity = t.Value.Of(o.Capacity)
@@ -181,13 +182,13 @@ func (e *evaluation) compare(r Report) Report {
 
 func (e *evaluation) wasDue(t Threshold) bool { return slices.Contains(e.s.ThresholdsMet, t) }
 
-// measured says what follows from a sound observation.
-func (e *evaluation) measured(r Report, since time.Time) Report {
+// compareMeasured completes r for a valid observation.
+func (e *evaluation) compareMeasured(r Report, since time.Time) Report {
 	t, o := r.Threshold, r.Observation
 	r = e.compare(r)
 	if r.State == Fine {
 		if !e.wasDue(t) {
-			r.Since = e.interrupted(t, since)
+			r.Since = e.sinceDespiteBreak(t, since)
 		}
 		return r
 	}
@@ -202,12 +203,12 @@ func (e *evaluation) measured(r Report, since time.Time) Report {
 	return r
 }
 
-// interrupted returns since when the soft threshold t, which is not met now, counts as
-// met all the same; zero if it does not. Looks come as often as every 50 ms, and a
-// figure that goes up and down would begin the grace period anew all the time. A short
-// break does not, but takes back twice its own time: what is met less than half of
-// the time is never due.
-func (e *evaluation) interrupted(t Threshold, since time.Time) time.Time {
+// sinceDespiteBreak returns since when the soft threshold t still counts as met although
+// it is not met now; zero if it does not count. Evaluations may run every 50 ms, and an
+// available amount that fluctuates around the threshold would restart the grace period
+// all the time. Therefore a short break only extends the grace period by twice its
+// duration: a threshold that is met less than half of the time is never due.
+func (e *evaluation) sinceDespiteBreak(t Threshold, since time.Time) time.Time {
 	if since.IsZero() || t.Hard() || e.now.Sub(e.s.ThresholdsLastMetAt[t]) >= maxBreak {
 		return time.Time{}
 	}
@@ -226,19 +227,20 @@ func find(all []Observation, s Signal) (Observation, bool) {
 	return Observation{Signal: s}, false
 }
 
-// conditions sees which node conditions hold: those of a threshold that is met,
-// grace period or not, and those for which the last one was not long ago. Figures of
-// any age count, and while there are none at all, nothing changes.
+// conditions determines the true node conditions: those with a threshold that is met,
+// with or without its grace period, and those whose thresholds were last met within the
+// transition period. Observations of any age count. Without any observations, the
+// conditions do not change.
 func (e *evaluation) conditions() {
-	blind := len(e.obs.Node.Observations) == 0
+	allUnknown := len(e.obs.Node.Observations) == 0
 	e.d.Next.NodeConditionsLastObservedAt = map[corev1.NodeConditionType]time.Time{}
 	for _, c := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
 		last, ok := e.s.NodeConditionsLastObservedAt[c]
-		met := slices.ContainsFunc(e.d.Thresholds, func(r Report) bool { return e.presses(r) && r.Threshold.Signal.condition() == c })
+		met := slices.ContainsFunc(e.d.Thresholds, func(r Report) bool { return e.setsCondition(r) && r.Threshold.Signal.condition() == c })
 		if met {
 			last, ok = e.now, true
 		}
-		if !met && (!ok || !blind && e.now.Sub(last) >= e.p.PressureTransitionPeriod) {
+		if !met && (!ok || !allUnknown && e.now.Sub(last) >= e.p.PressureTransitionPeriod) {
 			continue
 		}
 		e.d.Next.NodeConditionsLastObservedAt[c] = last
@@ -246,16 +248,16 @@ func (e *evaluation) conditions() {
 	}
 }
 
-// presses reports whether the node condition of r's threshold holds: it is met, or was by
-// a figure that is too old to act upon.
-func (e *evaluation) presses(r Report) bool {
+// setsCondition reports whether r's threshold sets its node condition: it is met,
+// possibly by an observation that is too old to act on.
+func (e *evaluation) setsCondition(r Report) bool {
 	if r.State == Stale {
 		r = e.compare(r)
 	}
 	return r.isMet()
 }
 
-// next is the state for the evaluation after this one.
+// next sets the state for the next evaluation.
 func (e *evaluation) next() {
 	n := &e.d.Next
 	n.EvaluatedAt, n.Layout = e.now, e.s.Layout
@@ -283,8 +285,9 @@ func (e *evaluation) next() {
 	}
 }
 
-// lastObservations keeps what is not known now: an old observation that turns up
-// again later is still old.
+// lastObservations returns the present observations, and the last ones of signals that
+// are unknown now: if an old observation is returned again later, it must still count as
+// old.
 func (e *evaluation) lastObservations() []Observation {
 	all := slices.Clone(e.obs.Node.Observations)
 	for _, o := range e.s.LastObservations {

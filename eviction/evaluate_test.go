@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// history evaluates one look after the other.
+// history runs evaluations one after the other.
 type history struct {
 	t      *testing.T
 	state  eviction.State
@@ -31,7 +31,7 @@ func newHistory(t *testing.T, thresholds ...eviction.Threshold) *history {
 	}
 }
 
-// look evaluates after d with what was measured then.
+// look evaluates after d with the given observations.
 func (h *history) look(d time.Duration, all ...eviction.Observation) eviction.Decision {
 	h.t.Helper()
 	h.now = h.now.Add(d)
@@ -53,7 +53,7 @@ func (h *history) add(pod *corev1.Pod, stats eviction.PodStats) {
 
 func memoryIs(n int64) eviction.Observation { return saw(eviction.MemoryAvailable, n, 10*gi) }
 
-func TestThresholdIsMetBelowItOnly(t *testing.T) {
+func TestEvaluate_ThresholdIsMetOnlyBelowItsAmount(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.MemoryAvailable, gi))
 	h.add(newPod("hog"), memoryStats(newPod("hog"), gi))
@@ -90,7 +90,7 @@ func TestSoftThresholdWaitsForItsGracePeriod(t *testing.T) {
 	require.EqualValues(t, 5, d.Victims[0].GracePeriodSeconds)
 }
 
-func TestOneGoodLookBeginsTheGracePeriodAnew(t *testing.T) {
+func TestGracePeriod_LongBreakRestartsIt(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, soft(eviction.MemoryAvailable, gi, time.Minute))
 	h.look(0, memoryIs(gi/2))
@@ -99,8 +99,8 @@ func TestOneGoodLookBeginsTheGracePeriodAnew(t *testing.T) {
 	require.True(t, h.look(60*time.Second, memoryIs(gi/2)).Thresholds[0].Due)
 }
 
-// Unknown is not zero, and no reason to forget or to act.
-func TestGracePeriodRunsOnWhileASignalIsUnknown(t *testing.T) {
+// Unknown does not mean zero; it neither resets the grace period nor causes an action.
+func TestGracePeriod_ContinuesWhileASignalIsUnknown(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, soft(eviction.MemoryAvailable, gi, time.Minute))
 	h.look(0, memoryIs(gi/2))
@@ -112,15 +112,15 @@ func TestGracePeriodRunsOnWhileASignalIsUnknown(t *testing.T) {
 	require.True(t, h.look(time.Second, memoryIs(gi/2)).Thresholds[0].Due)
 }
 
-func TestPartOfTheSignalsIsEnough(t *testing.T) {
+func TestEvaluate_PartOfTheSignalsIsEnough(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.MemoryAvailable, gi), hard(eviction.NodeFSAvailable, gi))
 	h.add(newPod("hog"), memoryStats(newPod("hog"), gi))
 	require.Equal(t, []string{"hog"}, victims(h.look(0, memoryIs(0))))
 }
 
-// kubernetes#52386: figures that can't be are nobody's death.
-func TestImplausibleAndStaleObservationsDoNotCount(t *testing.T) {
+// kubernetes#52386: impossible values evict no pod.
+func TestEvaluate_ImplausibleAndStaleObservationsDoNotCount(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.MemoryAvailable, gi))
 	for _, o := range []eviction.Observation{
@@ -137,7 +137,7 @@ func TestImplausibleAndStaleObservationsDoNotCount(t *testing.T) {
 	require.Equal(t, eviction.Stale, h.look(0, old).Thresholds[0].State)
 }
 
-func TestMinReclaimKeepsAThresholdDue(t *testing.T) {
+func TestMinReclaim_KeepsAThresholdDue(t *testing.T) {
 	t.Parallel()
 	th := hard(eviction.MemoryAvailable, gi)
 	th.MinReclaim = eviction.Value{Quantity: gi}
@@ -153,7 +153,7 @@ func TestMinReclaimKeepsAThresholdDue(t *testing.T) {
 	require.Equal(t, eviction.Fine, h.look(time.Second, memoryIs(2*gi-1)).Thresholds[0].State)
 }
 
-func TestMinReclaimDoesNotCountBeforeTheGracePeriod(t *testing.T) {
+func TestMinReclaim_DoesNotCountBeforeTheGracePeriod(t *testing.T) {
 	t.Parallel()
 	th := soft(eviction.MemoryAvailable, gi, time.Minute)
 	th.MinReclaim = eviction.Value{Fraction: 0.1}
@@ -162,7 +162,7 @@ func TestMinReclaimDoesNotCountBeforeTheGracePeriod(t *testing.T) {
 	require.Equal(t, eviction.Fine, h.look(time.Second, memoryIs(gi)).Thresholds[0].State)
 }
 
-func TestConditionsLingerForTheTransitionPeriod(t *testing.T) {
+func TestConditions_StayForTheTransitionPeriod(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.MemoryAvailable, gi), hard(eviction.PIDAvailable, 10))
 	pids := saw(eviction.PIDAvailable, 5, 100)
@@ -175,7 +175,7 @@ func TestConditionsLingerForTheTransitionPeriod(t *testing.T) {
 	require.Empty(t, h.look(time.Second, memoryIs(2*gi), pids).Next.NodeConditionsLastObservedAt)
 }
 
-func TestAnObservationIsActedUponOnce(t *testing.T) {
+func TestEvaluate_ActsOnAnObservationOnce(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.MemoryAvailable, gi))
 	h.add(newPod("a"), memoryStats(newPod("a"), gi))
@@ -184,8 +184,8 @@ func TestAnObservationIsActedUponOnce(t *testing.T) {
 	require.NotEmpty(t, h.look(time.Second, o).Victims)
 	d := h.look(time.Second, o)
 	require.Empty(t, d.Victims, "the same sample")
-	require.Equal(t, "not measured since the last look", d.Thresholds[0].Why)
-	h.look(time.Second) // and neither when it was away meanwhile
+	require.Equal(t, "not measured since the last evaluation", d.Thresholds[0].Why)
+	h.look(time.Second) // nor if it was unknown in between
 	require.Empty(t, h.look(time.Second, o).Victims)
 	o.Time = o.Time.Add(-time.Second)
 	require.Empty(t, h.look(time.Second, o).Victims, "an older one")
@@ -193,8 +193,8 @@ func TestAnObservationIsActedUponOnce(t *testing.T) {
 	require.NotEmpty(t, h.look(time.Second, o).Victims)
 }
 
-// Row 1 of the defects: the soft threshold was picked in 345 of 400 runs.
-func TestHardThresholdGoesBeforeASoftOne(t *testing.T) {
+// A kubelet defect: the soft threshold was chosen in 345 of 400 runs.
+func TestEvaluate_HardThresholdsComeFirst(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, soft(eviction.MemoryAvailable, 2*gi, time.Second), hard(eviction.MemoryAvailable, gi))
 	h.policy.MaxPodGracePeriodSeconds = 600
@@ -205,8 +205,8 @@ func TestHardThresholdGoesBeforeASoftOne(t *testing.T) {
 	require.EqualValues(t, 1, d.Victims[0].GracePeriodSeconds)
 }
 
-// Row 2 of the defects: which of several came first was chance.
-func TestThresholdsAreActedUponInOneOrder(t *testing.T) {
+// A kubelet defect: the order of several thresholds is random.
+func TestEvaluate_OrderOfThresholdsIsFixed(t *testing.T) {
 	t.Parallel()
 	all := []eviction.Signal{
 		eviction.ImageFSInodesFree, eviction.ImageFSAvailable, eviction.NodeFSInodesFree, eviction.NodeFSAvailable,
@@ -236,7 +236,7 @@ func TestThresholdsAreActedUponInOneOrder(t *testing.T) {
 	}, order)
 }
 
-func TestTheScarcerOfTwoMemorySignalsIsFirst(t *testing.T) {
+func TestEvaluate_TheScarcerOfTwoMemorySignalsIsFirst(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.MemoryAvailable, 100), hard(eviction.AllocatableMemoryAvailable, 100))
 	h.add(newPod("a"), memoryStats(newPod("a"), 10))
@@ -244,8 +244,8 @@ func TestTheScarcerOfTwoMemorySignalsIsFirst(t *testing.T) {
 	require.Equal(t, eviction.AllocatableMemoryAvailable, d.Signal)
 }
 
-// Row 6 of the defects: only the threshold itself decides whether enough is free.
-func TestAnotherThresholdDoesNotEvictForADisk(t *testing.T) {
+// A kubelet defect: only the threshold itself must decide whether enough is free.
+func TestEvaluate_AnotherThresholdDoesNotEvictForADisk(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.NodeFSAvailable, gi), soft(eviction.MemoryAvailable, gi, time.Hour))
 	h.policy.Reclaimers = []eviction.ReclaimAction{eviction.DeleteContainers, eviction.DeleteImages}
@@ -259,8 +259,8 @@ func TestAnotherThresholdDoesNotEvictForADisk(t *testing.T) {
 	require.Len(t, d.Conditions, 2)
 }
 
-// The six cases of where the writable layers are.
-func TestContainerFSThresholdsFollowFromTheLayout(t *testing.T) {
+// The six cases of where writable layers may be.
+func TestThresholds_ContainerFSFollowsFromTheLayout(t *testing.T) {
 	t.Parallel()
 	all := []eviction.Threshold{
 		hard(eviction.NodeFSAvailable, 1), soft(eviction.NodeFSInodesFree, 2, time.Hour), hard(eviction.ImageFSAvailable, 3),
@@ -280,10 +280,10 @@ func TestContainerFSThresholdsFollowFromTheLayout(t *testing.T) {
 		require.False(t, got[eviction.ContainerFSInodesFree].Hard(), "with the grace period")
 	}
 	h := newHistory(t, hard(eviction.ImageFSAvailable, 3))
-	require.Len(t, h.look(0).Thresholds, 1, "there is no threshold to stand for it")
+	require.Len(t, h.look(0).Thresholds, 1, "no other threshold applies to it")
 }
 
-func TestLayoutIsRememberedWhileUnknown(t *testing.T) {
+func TestEvaluate_UsesTheLastLayoutWhileUnknown(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
 	h.layout = eviction.UnknownLayout
@@ -294,7 +294,7 @@ func TestLayoutIsRememberedWhileUnknown(t *testing.T) {
 	require.Equal(t, eviction.SplitFS, h.look(0).Layout)
 }
 
-func TestClockJumps(t *testing.T) {
+func TestEvaluate_ClockJumps(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, soft(eviction.MemoryAvailable, gi, time.Minute))
 	h.add(newPod("a"), memoryStats(newPod("a"), gi))
@@ -305,7 +305,7 @@ func TestClockJumps(t *testing.T) {
 	require.NotEmpty(t, h.look(2*time.Hour, memoryIs(0)).Victims, "forth")
 }
 
-func TestEvaluateModifiesNothing(t *testing.T) {
+func TestEvaluate_ModifiesNothing(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.MemoryAvailable, gi), soft(eviction.PIDAvailable, 10, time.Minute))
 	h.add(newPod("a"), memoryStats(newPod("a"), gi))
@@ -321,7 +321,7 @@ func TestEvaluateModifiesNothing(t *testing.T) {
 	require.Equal(t, first, h.look(time.Minute, memoryIs(gi), saw(eviction.PIDAvailable, 5, 100)))
 }
 
-func TestDecisionMarshalsWithoutWholePods(t *testing.T) {
+func TestDecision_MarshalsWithoutPodObjects(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.MemoryAvailable, gi))
 	pod := newPod("hog", asks(corev1.ResourceMemory, "1Mi"))
@@ -352,26 +352,26 @@ func TestDecisionMarshalsWithoutWholePods(t *testing.T) {
 	require.Equal(t, gi, got.Victims[0].Usage)
 }
 
-// TestConditions_HoldWhileNothingIsKnown: they were taken back after the transition
-// period, and pods were admitted to a node that may still be short.
-func TestConditions_HoldWhileNothingIsKnown(t *testing.T) {
+// TestConditions_StayWhileAllSignalsAreUnknown: they once ended after the transition
+// period, and pods were admitted to a node that may still be under pressure.
+func TestConditions_StayWhileAllSignalsAreUnknown(t *testing.T) {
 	t.Parallel()
 	pressure := []corev1.NodeConditionType{corev1.NodeMemoryPressure}
 	h := newHistory(t, hard(eviction.MemoryAvailable, gi))
 	require.Equal(t, pressure, h.look(0, memoryIs(0)).Conditions)
-	require.Equal(t, pressure, h.look(time.Hour).Conditions, "no figure at all")
+	require.Equal(t, pressure, h.look(time.Hour).Conditions, "all signals are unknown")
 	require.Empty(t, h.look(time.Second, memoryIs(gi)).Conditions, "the transition period is over")
 
 	old := memoryIs(gi - 1)
 	old.Time = h.now
 	require.Equal(t, pressure, h.look(0, old).Conditions)
 	d := h.look(time.Hour, old)
-	require.Equal(t, pressure, d.Conditions, "an old figure")
+	require.Equal(t, pressure, d.Conditions, "an old observation")
 	require.Empty(t, d.Victims)
 	require.Equal(t, eviction.Stale, d.Thresholds[0].State)
 	old.Available = gi
 	require.Equal(t, pressure, h.look(5*time.Minute-1, old).Conditions)
 	require.Empty(t, h.look(1, old).Conditions)
 	require.Equal(t, pressure, h.look(0, memoryIs(0)).Conditions)
-	require.Empty(t, h.look(5*time.Minute, saw(eviction.PIDAvailable, 9, 9)).Conditions, "other figures are known")
+	require.Empty(t, h.look(5*time.Minute, saw(eviction.PIDAvailable, 9, 9)).Conditions, "other signals are known")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// fixed is a provider of figures that never change.
+// fixed is a provider whose stats never change.
 type fixed struct {
 	memory int64
 	pods   []eviction.PodStats
@@ -28,7 +28,7 @@ func (f fixed) Pods(context.Context, []*corev1.Pod) ([]eviction.PodStats, error)
 	return f.pods, nil
 }
 
-// A dry run tells what would be done, and why, and does nothing.
+// A dry run reports what would be done, and why, and does nothing.
 func Example() {
 	thresholds, err := eviction.ParseThresholds(eviction.ThresholdSettings{
 		EvictionHard: map[string]string{"memory.available": "500Mi"}, EnforceNodeAllocatable: []string{},
@@ -55,13 +55,13 @@ func Example() {
 	}
 	fmt.Print(decision)
 	// Output:
-	// memory.available<500Mi (hard): met, 100Mi of 8Gi available, short of 400Mi: pods are evicted
+	// memory.available<500Mi (hard): met, 100Mi of 8Gi available, shortfall 400Mi: pods are evicted
 	// condition MemoryPressure
-	//   1. default/batch: uses 2Gi, priority 0, Burstable - evicted, 1s to end
+	//   1. default/batch: uses 2Gi, priority 0, Burstable - evicted, grace period 1s
 	//   2. default/web: uses 4Gi, priority 1000, Burstable
 }
 
-// Evaluate is a function of facts: decisions can be replayed and simulated.
+// Evaluate is a pure function: decisions can be replayed and simulated.
 func ExampleEvaluate() {
 	pod := newPod("hog")
 	stats := memoryStats(pod, 2<<30)

@@ -16,16 +16,16 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// TestScripts runs managers through the stories in testdata. The commands:
+// TestScripts runs managers through the scripts in testdata. The commands:
 //
 //	thresholds          a config, one setting a line: hard|soft|grace|reclaim signal=amount,
 //	                    and max-grace, layout, parallel
 //	pod NAME            with priority, request, memory, disk, logs, inodes, limit, pids, grace, qos, critical
 //	node                what is measured: signal=available/capacity; "-" is unknown
-//	look [after=1s]     one evaluation; prints the explanation, calls and events
-//	ended POD [err=x]   its kill returns
-//	gc [err=x]          the reclaim under way ends
-//	gone POD            the pod is no longer active
+//	evaluate [after=1s] one evaluation; prints the explanation, calls and events
+//	terminated POD [err=x]  its kill returns
+//	gc [err=x]          the reclaim in progress ends
+//	removed POD         the pod is no longer active
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		t.Helper()
@@ -43,7 +43,7 @@ type script struct {
 	manager *eviction.Manager
 	ctx     context.Context
 	cancel  context.CancelFunc
-	expect  int // calls of collaborators that are to come
+	expect  int // expected calls of collaborators
 }
 
 func (s *script) stop() {
@@ -62,15 +62,15 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		s.pod(t, d)
 	case "node":
 		s.measured(t, d)
-	case "look":
+	case "evaluate":
 		return s.look(t, d)
-	case "ended":
+	case "terminated":
 		s.node.end(d.CmdArgs[0].Key, failure(t, d))
-		return s.settled(1)
+		return s.expected(1)
 	case "gc":
 		s.node.gc <- failure(t, d)
-		return s.settled(1)
-	case "gone":
+		return s.expected(1)
+	case "removed":
 		s.node.remove(d.CmdArgs[0].Key)
 	default:
 		d.Fatalf(t, "no such command")
@@ -204,7 +204,7 @@ func (s *script) look(t *testing.T, d *datadriven.TestData) string {
 }
 
 // settled waits for as many lines about what has ended.
-func (s *script) settled(n int) string {
+func (s *script) expected(n int) string {
 	for {
 		s.node.mu.Lock()
 		got := slices.Clone(s.node.lines)

@@ -20,46 +20,45 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// What figures that are noisy, enormous or nonsense, and runtimes that fail all the
-// time, must not lead to.
+// These tests use noisy, enormous or impossible values, and runtimes that fail all the time.
 
-func TestNoiseDoesNotBeginTheGracePeriodAnew(t *testing.T) {
+func TestGracePeriod_NoiseDoesNotRestartIt(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, soft(eviction.MemoryAvailable, gi, time.Minute))
 	var dueAt time.Duration
 	for at := time.Duration(0); at < 3*time.Minute && dueAt == 0; at += 100 * time.Millisecond {
 		available := gi / 2
-		if at/(100*time.Millisecond)%20 == 19 { // one figure in twenty is good
+		if at/(100*time.Millisecond)%20 == 19 { // one observation in twenty is above the threshold
 			available = 2 * gi
 		}
 		if h.look(100*time.Millisecond, memoryIs(available)).Thresholds[0].Due {
 			dueAt = at
 		}
 	}
-	require.Equal(t, 66600*time.Millisecond, dueAt, "the kubelet, which looks each 10 s, sees one minute of it")
+	require.Equal(t, 66600*time.Millisecond, dueAt, "the kubelet, which evaluates every 10 s, needs one minute")
 }
 
-func TestWhatIsMetNowAndThenIsNeverDue(t *testing.T) {
+func TestGracePeriod_RarelyMetThresholdIsNeverDue(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, soft(eviction.MemoryAvailable, gi, time.Minute))
 	for i := range 36_000 {
 		available := gi / 2
-		if i%5 > 1 { // met in two looks of five
+		if i%5 > 1 { // met in two evaluations of five
 			available = 2 * gi
 		}
 		require.False(t, h.look(100*time.Millisecond, memoryIs(available)).Thresholds[0].Due)
 	}
 }
 
-func TestTenSecondsWithEnoughEndAGracePeriod(t *testing.T) {
+func TestGracePeriod_TenSecondsAboveTheThresholdRestartIt(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		enough time.Duration
 		due    bool
 	}{
-		{"a break of nine seconds takes back eighteen", 9 * time.Second, true},
-		{"one of ten ends it", 10 * time.Second, false},
+		{"a break of nine seconds extends it by eighteen", 9 * time.Second, true},
+		{"a break of ten seconds restarts it", 10 * time.Second, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -78,7 +77,7 @@ func TestTenSecondsWithEnoughEndAGracePeriod(t *testing.T) {
 	}
 }
 
-func TestWhatWasReclaimedHasANewGracePeriod(t *testing.T) {
+func TestGracePeriod_RestartsAfterReclaiming(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, soft(eviction.MemoryAvailable, gi, time.Minute))
 	h.look(0, memoryIs(gi/2))
@@ -86,10 +85,10 @@ func TestWhatWasReclaimedHasANewGracePeriod(t *testing.T) {
 	require.Contains(t, h.look(time.Second, memoryIs(gi)).String(), "fine, 1Gi of 10Gi available\n")
 	require.False(t, h.look(time.Second, memoryIs(gi/2)).Thresholds[0].Due)
 	h.look(5*time.Second, memoryIs(gi/2))
-	require.Contains(t, h.look(time.Second, memoryIs(gi)).String(), "met until a moment ago\n")
+	require.Contains(t, h.look(time.Second, memoryIs(gi)).String(), "met recently\n")
 }
 
-func TestEnormousAmountsDoNotWrap(t *testing.T) {
+func TestEvaluate_EnormousAmountsDoNotOverflow(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
@@ -99,7 +98,7 @@ func TestEnormousAmountsDoNotWrap(t *testing.T) {
 		{"a minimum reclaim", eviction.Threshold{
 			Signal: eviction.MemoryAvailable, Value: eviction.Value{Quantity: gi}, MinReclaim: eviction.Value{Quantity: math.MaxInt64},
 		}, memoryIs(0)},
-		{"one in percent", eviction.Threshold{
+		{"a minimum reclaim in percent", eviction.Threshold{
 			Signal: eviction.MemoryAvailable, Value: eviction.Value{Fraction: 1}, MinReclaim: eviction.Value{Fraction: 3},
 		}, saw(eviction.MemoryAvailable, 1, math.MaxInt64)},
 	} {
@@ -117,7 +116,7 @@ func TestEnormousAmountsDoNotWrap(t *testing.T) {
 	}
 }
 
-func TestSumsOfEnormousFiguresAreNotNegative(t *testing.T) {
+func TestEvaluate_SumsOfEnormousUsageAreNotNegative(t *testing.T) {
 	t.Parallel()
 	pod := newPod("huge", emptyDir("v", "1Gi", ""), limited(corev1.ResourceEphemeralStorage, "1Gi"))
 	stats := diskStats(pod, math.MaxInt64, math.MaxInt64, math.MaxInt64)
@@ -129,7 +128,7 @@ func TestSumsOfEnormousFiguresAreNotNegative(t *testing.T) {
 	require.Len(t, eviction.Evaluate(eviction.State{}, obs, eviction.Policy{}, epoch()).Limits, 1)
 }
 
-func TestNothingOfNothingIsNoMeasurement(t *testing.T) {
+func TestEvaluate_ZeroOfZeroIsUnknown(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.MemoryAvailable, gi))
 	h.add(newPod("hog"), memoryStats(newPod("hog"), gi))
@@ -139,7 +138,7 @@ func TestNothingOfNothingIsNoMeasurement(t *testing.T) {
 	require.Empty(t, d.Conditions)
 }
 
-func TestFractionsBeyondAllThereIsAreRefused(t *testing.T) {
+func TestPolicy_FractionsAboveOneAreRefused(t *testing.T) {
 	t.Parallel()
 	nan := float32(math.NaN())
 	for _, v := range []eviction.Value{{Fraction: 1.5}, {Fraction: -1, Quantity: 5}, {Fraction: nan}, {Fraction: nan, Quantity: 5}} {
@@ -149,7 +148,7 @@ func TestFractionsBeyondAllThereIsAreRefused(t *testing.T) {
 }
 
 // terminationGracePeriodSeconds may be any number.
-func TestAnEndlessGracePeriodDoesNotWrap(t *testing.T) {
+func TestPolicy_HugeGracePeriodDoesNotOverflow(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.saw(eviction.MemoryAvailable, 0, 10*gi)
@@ -166,7 +165,7 @@ func TestAnEndlessGracePeriodDoesNotWrap(t *testing.T) {
 	m.Wait()
 }
 
-func TestARuntimeThatFailsCostsNoMorePodsThanMayEndAtATime(t *testing.T) {
+func TestManager_FailingRuntimeEvictsAtMostMaxParallelPods(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.saw(eviction.MemoryAvailable, 0, 10*gi)
@@ -178,7 +177,7 @@ func TestARuntimeThatFailsCostsNoMorePodsThanMayEndAtATime(t *testing.T) {
 	cfg.Policy.MaxParallelEvictions = 3
 	m := newManager(t, cfg)
 	kills := 0
-	for range 50 { // looks in 5 s
+	for range 50 { // evaluations in 5 s
 		all := victims(n.step(m, 100*time.Millisecond))
 		kills += len(all)
 		n.waitCalls(len(all))
@@ -188,7 +187,7 @@ func TestARuntimeThatFailsCostsNoMorePodsThanMayEndAtATime(t *testing.T) {
 		m.Wait()
 	}
 	require.Equal(t, 3, kills)
-	require.Contains(t, n.step(m, time.Millisecond).String(), "as many pods are being evicted as may be at a time")
+	require.Contains(t, n.step(m, time.Millisecond).String(), "the maximum number of pods is already terminating")
 	require.Len(t, n.step(m, 10*time.Second).Victims, 3, "and then the next are tried")
 	for _, call := range n.waitCalls(3) {
 		n.end(strings.Fields(call)[1], nil)
@@ -196,7 +195,7 @@ func TestARuntimeThatFailsCostsNoMorePodsThanMayEndAtATime(t *testing.T) {
 	m.Wait()
 }
 
-func TestLooksGoOnWhileASignalIsLost(t *testing.T) {
+func TestRun_KeepsEvaluatingWhileASignalIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -218,7 +217,7 @@ func TestLooksGoOnWhileASignalIsLost(t *testing.T) {
 	})
 }
 
-func TestADryRunDoesNotMeasureAllPodsTenTimesASecond(t *testing.T) {
+func TestRun_DryRunMeasuresPodsRarely(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -236,7 +235,7 @@ func TestADryRunDoesNotMeasureAllPodsTenTimesASecond(t *testing.T) {
 	})
 }
 
-func TestAnErrorThatStaysIsNotLoggedWithEachLook(t *testing.T) {
+func TestRun_PersistentErrorIsNotLoggedEachTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -252,7 +251,7 @@ func TestAnErrorThatStaysIsNotLoggedWithEachLook(t *testing.T) {
 	})
 }
 
-func TestDecision_StringPrintsALinePerPodWhateverItsName(t *testing.T) {
+func TestDecision_StringPrintsOneLinePerPod(t *testing.T) {
 	t.Parallel()
 	const hostile = "x\nremove forged\r\x1b[2J\u009b31m\u202e\u2028y\u2029\x00\xffz"
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: hostile, Name: hostile}}

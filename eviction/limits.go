@@ -12,30 +12,30 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// The signals of evictions for a limit, as metrics label them.
+// Signals of evictions for a local storage limit. Metrics use them as labels.
 const (
-	// EmptyDirFSLimit is an emptyDir that holds more than its size limit.
+	// EmptyDirFSLimit: an emptyDir volume exceeds its size limit.
 	EmptyDirFSLimit Signal = "emptydirfs.limit"
-	// EphemeralPodFSLimit is a pod that uses more local storage than its
-	// containers may together.
+	// EphemeralPodFSLimit: a pod uses more local storage than the limits of its
+	// containers allow in total.
 	EphemeralPodFSLimit Signal = "ephemeralpodfs.limit"
-	// EphemeralContainerFSLimit is a container that uses more than it may.
+	// EphemeralContainerFSLimit: a container uses more local storage than its limit.
 	EphemeralContainerFSLimit Signal = "ephemeralcontainerfs.limit"
 )
 
-// Breach is a pod that uses more local storage than it may.
+// Breach is a pod that exceeds a local storage limit.
 type Breach struct {
 	// Pod is the pod. It must not be modified.
 	Pod *corev1.Pod
 	// Signal is one of the limit signals.
 	Signal Signal
-	// Message says which limit it is, as the kubelet does.
+	// Message names the limit, with the kubelet's text.
 	Message string
 	// Used and Limit are in bytes.
 	Used, Limit int64
 }
 
-// MarshalJSON writes the pod as its names.
+// MarshalJSON replaces the pod with its namespace, name and UID.
 func (b Breach) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Namespace string    `json:"namespace"`
@@ -48,7 +48,7 @@ func (b Breach) MarshalJSON() ([]byte, error) {
 	}{b.Pod.Namespace, b.Pod.Name, b.Pod.UID, b.Signal, b.Message, b.Used, b.Limit})
 }
 
-// hasLimits says whether there is a limit of local storage on the pod at all.
+// hasLimits reports whether the pod has any local storage limit.
 func hasLimits(pod *corev1.Pod) bool {
 	for i := range pod.Spec.Volumes {
 		if e := pod.Spec.Volumes[i].EmptyDir; e != nil && e.SizeLimit != nil {
@@ -63,21 +63,21 @@ func hasLimits(pod *corev1.Pod) bool {
 	return false
 }
 
-// breaches returns the pods that break a limit, in the order of obs.
+// breaches returns the pods that exceed a limit, in the order of obs.Pods.
 func breaches(s State, obs Observations, p Policy, now time.Time) (all []Breach) {
 	for _, pod := range obs.Pods {
 		if pod == nil || obs.PodStats[pod.UID] == nil {
 			continue
 		}
 		if b, ok := breach(pod, obs.PodStats[pod.UID], s.layout(obs.Node.Layout), p.IgnorePartialPodLimits); ok &&
-			kept(&Candidate{Pod: pod}, &s, &p, now) == "" {
+			keptReason(&Candidate{Pod: pod}, &s, &p, now) == "" {
 			all = append(all, b)
 		}
 	}
 	return all
 }
 
-// breach returns the first limit that the pod breaks.
+// breach returns the first limit that the pod exceeds.
 func breach(pod *corev1.Pod, stats *PodStats, layout Layout, whole bool) (b Breach, found bool) {
 	if b, found = emptyDirBreach(pod, stats); !found {
 		b, found = podBreach(pod, stats, whole)
@@ -89,7 +89,8 @@ func breach(pod *corev1.Pod, stats *PodStats, layout Layout, whole bool) (b Brea
 	return b, found
 }
 
-// emptyDirBreach returns the first in the order of the spec.
+// emptyDirBreach returns the first emptyDir volume, in the order of the spec, that
+// exceeds its size limit.
 func emptyDirBreach(pod *corev1.Pod, stats *PodStats) (Breach, bool) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -126,14 +127,15 @@ func podBreach(pod *corev1.Pod, stats *PodStats, whole bool) (Breach, bool) {
 	}, true
 }
 
-// isUnlimited reports whether the container has no limit of local storage.
+// isUnlimited reports whether the container has no ephemeral storage limit.
 func isUnlimited(c corev1.Container) bool {
 	_, ok := c.Resources.Limits[corev1.ResourceEphemeralStorage]
 	return !ok
 }
 
-// containerBreach looks at regular containers, in the order of their figures. Writable
-// layers count unless they are on a filesystem of their own, with images.
+// containerBreach checks regular containers, in the order of their stats. Writable layers
+// don't count if they are on the filesystem of the images, separate from logs and
+// volumes.
 func containerBreach(pod *corev1.Pod, stats *PodStats, layout Layout) (Breach, bool) {
 	for i := range stats.Containers {
 		name := stats.Containers[i].Name

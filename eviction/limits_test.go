@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// checked returns the limits that the pod breaks.
+// checked returns the limits that the pod exceeds.
 func checked(p eviction.Policy, layout eviction.Layout, pod *corev1.Pod, stats eviction.PodStats) []eviction.Breach {
 	obs := eviction.Observations{
 		Node: eviction.NodeStats{Layout: layout}, Pods: []*corev1.Pod{nil, pod}, PodStats: byUID(stats), CheckLimits: true,
@@ -49,7 +49,7 @@ func TestLocalStorageLimits(t *testing.T) {
 			signal: eviction.EmptyDirFSLimit, want: `Usage of EmptyDir volume "data" exceeds the limit "1Gi". `,
 		},
 		{name: "at its limit", pod: newPod("a", emptyDir("data", "1Gi", "")), volume: gi},
-		{name: "a limit of nothing is none", pod: newPod("a", emptyDir("data", "0", "")), volume: gi},
+		{name: "a limit of zero means no limit", pod: newPod("a", emptyDir("data", "0", "")), volume: gi},
 		{
 			name: "the whole pod", pod: two(limited(disk, "1Gi")), rootfs: gi / 2, volume: gi/2 + 1,
 			signal: eviction.EphemeralPodFSLimit, want: "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ",
@@ -76,7 +76,7 @@ func TestLocalStorageLimits(t *testing.T) {
 			signal: eviction.EphemeralContainerFSLimit, want: `Container main exceeded its local ephemeral storage limit "1Gi". `,
 		},
 		{name: "below", pod: plain(limited(disk, "1Gi")), rootfs: gi / 2, logs: gi / 4, volume: gi / 4},
-		{name: "a container's limit of nothing is none", pod: plain(limited(disk, "0")), rootfs: gi},
+		{name: "a container's limit of zero means no limit", pod: plain(limited(disk, "0")), rootfs: gi},
 		{name: "no limits", pod: plain(), rootfs: gi},
 		{name: "switched off", pod: newPod("a", emptyDir("data", "1Gi", "")), volume: gi + 1, policy: eviction.Policy{IgnoreLocalStorageLimits: true}},
 		{name: "a critical pod", pod: newPod("a", emptyDir("data", "1Gi", ""), static), volume: gi + 1},
@@ -100,8 +100,8 @@ func TestLocalStorageLimits(t *testing.T) {
 	}
 }
 
-// Row 5 of the defects: the kubelet's process ended by it.
-func TestVolumeWithoutFigures(t *testing.T) {
+// A kubelet defect: its process panics.
+func TestLimits_VolumeWithoutStats(t *testing.T) {
 	t.Parallel()
 	pod := newPod("a", emptyDir("data", "1Gi", ""))
 	require.Empty(t, checked(eviction.Policy{}, "", pod, eviction.PodStats{
@@ -110,7 +110,7 @@ func TestVolumeWithoutFigures(t *testing.T) {
 	require.Empty(t, checked(eviction.Policy{}, "", newPod("b", emptyDir("data", "1Gi", "")), eviction.PodStats{UID: "other"}))
 }
 
-func TestLimitsOfInitContainersCount(t *testing.T) {
+func TestLimits_InitContainersCount(t *testing.T) {
 	t.Parallel()
 	pod := newPod("a")
 	pod.Spec.InitContainers = []corev1.Container{{Name: "init"}}
@@ -126,8 +126,8 @@ func TestLimitsOfInitContainersCount(t *testing.T) {
 		"message":"Pod ephemeral local storage usage exceeds the total limit of containers 1025Mi. ","used":1074790401,"limit":1074790400}`, string(data))
 }
 
-// TestLimits_CountForThresholds: a pod that goes for its limit may free enough, and no
-// other pod goes in the same look.
+// TestLimits_CountForThresholds: a pod that is evicted for its limit may free enough, so
+// that no other pod is evicted in the same evaluation.
 func TestLimits_CountForThresholds(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -140,8 +140,8 @@ func TestLimits_CountForThresholds(t *testing.T) {
 	d := n.has(m, 0, 0)
 	require.Len(t, d.Limits, 1)
 	require.Empty(t, d.Victims)
-	require.Equal(t, "pods are evicted for their limits first", d.Thresholds[0].Why)
-	require.Equal(t, "what is being evicted frees enough", n.has(m, 0, time.Second).Thresholds[0].Why)
+	require.Equal(t, "pods over their limits are evicted first", d.Thresholds[0].Why)
+	require.Equal(t, "evictions in flight free enough", n.has(m, 0, time.Second).Thresholds[0].Why)
 	n.waitCalls(1)
 	n.end("full", errors.New("no such runtime"))
 	m.Wait()
@@ -155,8 +155,8 @@ func TestLimits_CountForThresholds(t *testing.T) {
 	m.Wait()
 }
 
-// TestLimits_NameTheKubeletsFirst: of several volumes over their limits, the first of the
-// spec is named, and of several containers the first of the figures.
+// TestLimits_NameTheKubeletsFirst: if several volumes exceed their limits, the message names
+// the first in the spec; of several containers, the first in the stats.
 func TestLimits_NameTheKubeletsFirst(t *testing.T) {
 	t.Parallel()
 	const disk = corev1.ResourceEphemeralStorage
@@ -179,5 +179,5 @@ func TestLimits_OverheadIsNoLimit(t *testing.T) {
 	pod := newPod("a", limited(disk, "0"), emptyDir("data", "", ""))
 	pod.Spec.Overhead = corev1.ResourceList{}
 	set(&pod.Spec.Overhead, disk, "1Mi")
-	require.Empty(t, checked(eviction.Policy{}, "", pod, diskStats(pod, gi, 0, 0)), "a limit of zero is none")
+	require.Empty(t, checked(eviction.Policy{}, "", pod, diskStats(pod, gi, 0, 0)), "zero means no limit")
 }

@@ -28,10 +28,10 @@ const (
 	gi = int64(1) << 30
 )
 
-// epoch is when tests begin.
+// epoch is the time when tests start.
 func epoch() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
-// bytesOf reads amounts such as "1Gi".
+// bytesOf parses amounts such as "1Gi".
 func bytesOf(tb testing.TB, s string) int64 {
 	tb.Helper()
 	q, err := resource.ParseQuantity(s)
@@ -100,7 +100,7 @@ func hostPath(name string) podOption {
 	}
 }
 
-// used is a figure that was measured at the beginning.
+// used is a usage that was measured at epoch.
 func used(n int64) eviction.Usage { return eviction.Usage{Value: n, Time: epoch()} }
 
 func memoryStats(pod *corev1.Pod, n int64) eviction.PodStats {
@@ -110,7 +110,7 @@ func memoryStats(pod *corev1.Pod, n int64) eviction.PodStats {
 	}
 }
 
-// diskStats has a writable layer, logs, and one volume named data.
+// diskStats returns stats with a writable layer, logs, and one volume named data.
 func diskStats(pod *corev1.Pod, rootfs, logs, volume int64) eviction.PodStats {
 	disk := func(n int64) eviction.DiskUsage { return eviction.DiskUsage{Bytes: used(n), Inodes: used(n)} }
 	return eviction.PodStats{
@@ -154,7 +154,7 @@ func victims(d eviction.Decision) (out []string) {
 	return out
 }
 
-// node is a node in a test: what is measured of it, and what is done to it.
+// node is a node in a test: its stats, and a record of the actions on it.
 type node struct {
 	t     testing.TB
 	clock *testingclock.FakeClock
@@ -168,7 +168,7 @@ type node struct {
 	nodeErr   error
 	podsErr   error
 	podsAsked []*corev1.Pod // of the last call
-	podsAt    time.Time     // when pods were measured; zero: when asked
+	podsAt    time.Time     // when pods were measured; zero: when requested
 	calls     []string
 	ends      map[string]chan error // of kills under way, by pod
 	instant   bool                  // kills and reclaims end at once
@@ -218,7 +218,7 @@ func (n *node) Pods(_ context.Context, pods []*corev1.Pod) ([]eviction.PodStats,
 	return all, n.podsErr
 }
 
-// measuredAt returns stats with all figures from a time.
+// measuredAt returns stats with all values from the given time.
 func measuredAt(s eviction.PodStats, at time.Time) eviction.PodStats {
 	stamp := func(all ...*eviction.Usage) {
 		for _, u := range all {
@@ -288,7 +288,7 @@ func (n *node) Kill(ctx context.Context, pod *corev1.Pod, e eviction.Eviction) e
 	}
 	select {
 	case err := <-end:
-		end <- err // for a call beside this one
+		end <- err // for a concurrent call
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
@@ -336,8 +336,8 @@ func (n *node) Eventf(object runtime.Object, eventtype, reason, messageFmt strin
 	n.note("event %s %s %s: %s", who, eventtype, reason, fmt.Sprintf(messageFmt, args...))
 }
 
-// waitCalls waits for calls of collaborators, which are on goroutines of their
-// own, and returns them sorted.
+// waitCalls waits for calls of collaborators, which run on their own goroutines, and
+// returns them sorted.
 func (n *node) waitCalls(count int) []string {
 	n.t.Helper()
 	for range 1_000_000 {

@@ -15,27 +15,27 @@ import (
 	"github.com/kubeparts/kubeparts/internal/loop"
 )
 
-// complainEvery is the least time between two complaints about what can't be
-// measured: looks come many times a second.
-const complainEvery = 10 * time.Second
+// errorLogInterval is the minimum time between two log messages about failed
+// measurements: evaluations may run many times a second.
+const errorLogInterval = 10 * time.Second
 
-// ErrRunning is returned by a second [Manager.Run] beside the first.
+// ErrRunning is returned by [Manager.Run] while another Run is active.
 var ErrRunning = loop.ErrRunning
 
-// Manager keeps the node usable. Make it with [New]; all methods may be called by
-// any number of goroutines, and Run by one.
+// Manager evicts pods when the node runs short of resources. Create it with [New]. All
+// methods may be called concurrently; only one Run may be active.
 type Manager struct {
 	cfg     Config
 	loop    *loop.Loop
 	running atomic.Bool
 	work    calls // kills and reclaims
 
-	step     sync.Mutex // serializes Evaluate, held during callbacks
-	state    State
-	limitsAt time.Time // when limits are checked next
-	told     map[corev1.ResourceName]time.Time
+	step             sync.Mutex // serializes Evaluate; held during callbacks
+	state            State
+	limitsAt         time.Time // next check of local storage limits
+	thresholdEventAt map[corev1.ResourceName]time.Time
 
-	mu         sync.Mutex // guards what follows, never held during callbacks
+	mu         sync.Mutex // guards the fields below; never held during callbacks
 	conditions []corev1.NodeConditionType
 	levels     []Level
 	alertUntil time.Time
@@ -44,8 +44,8 @@ type Manager struct {
 	reclaims   map[ReclaimAction]Reclaim
 }
 
-// New returns a Manager that does nothing until [Manager.Run] or
-// [Manager.Evaluate]. The error reports every problem with cfg.
+// New returns a Manager, which does nothing until [Manager.Run] or [Manager.Evaluate] is
+// called. The error reports every problem with cfg.
 func New(cfg Config) (*Manager, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("eviction: invalid config: %w", err)
@@ -59,35 +59,35 @@ func New(cfg Config) (*Manager, error) {
 		cfg.Policy.Reclaimers = append(cfg.Policy.Reclaimers, DeleteImages)
 	}
 	return &Manager{
-		cfg:      cfg,
-		loop:     loop.New(cfg.Clock),
-		told:     map[corev1.ResourceName]time.Time{},
-		failed:   map[types.UID]time.Time{},
-		reclaims: map[ReclaimAction]Reclaim{},
+		cfg:              cfg,
+		loop:             loop.New(cfg.Clock),
+		thresholdEventAt: map[corev1.ResourceName]time.Time{},
+		failed:           map[types.UID]time.Time{},
+		reclaims:         map[ReclaimAction]Reclaim{},
 	}, nil
 }
 
-// Run evaluates at once, and then as often as the distance to the thresholds asks
-// for, until ctx is done; then it waits for the calls of collaborators that are
-// under way and returns nil. A second Run beside the first returns [ErrRunning].
+// Run evaluates at once and then repeatedly until ctx is done: the closer the nearest
+// threshold, the more often. It then waits for pending calls of collaborators and returns
+// nil. While another Run is active, it returns [ErrRunning].
 func (m *Manager) Run(ctx context.Context) error {
 	if !m.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
 	defer m.running.Store(false)
 	var watch sync.WaitGroup
-	begin := sync.OnceFunc(func() { // after a look: until then there are no levels
+	startWatch := sync.OnceFunc(func() { // after an evaluation: before it, the levels are unknown
 		if m.cfg.Waker != nil {
 			watch.Go(func() { m.watch(ctx) })
 		}
 	})
-	var complainAt time.Time
+	var logErrorsFrom time.Time
 	err := m.loop.Run(ctx, func(ctx context.Context) time.Duration {
 		d, err := m.Evaluate(ctx)
-		begin()
-		if err != nil && ctx.Err() == nil && !d.At.Before(complainAt) {
-			complainAt = d.At.Add(complainEvery)
-			m.cfg.Logger.ErrorContext(ctx, "not everything could be measured", "err", err)
+		startWatch()
+		if err != nil && ctx.Err() == nil && !d.At.Before(logErrorsFrom) {
+			logErrorsFrom = d.At.Add(errorLogInterval)
+			m.cfg.Logger.ErrorContext(ctx, "some measurements failed, evictions are decided from the rest", "err", err)
 		}
 		return m.interval(&d)
 	})
@@ -96,18 +96,17 @@ func (m *Manager) Run(ctx context.Context) error {
 	return err
 }
 
-// Trigger asks for a look soon. It never blocks.
+// Trigger requests an evaluation soon. It never blocks.
 func (m *Manager) Trigger() { m.loop.Trigger() }
 
-// Wait returns as soon as no kill and no reclaim is under way, at once if none is. It
-// may be called beside [Manager.Evaluate] and [Manager.Run]. Run waits before it
-// returns; a caller of Evaluate calls Wait instead.
+// Wait returns when no kill and no reclaim is in progress. It may be called concurrently
+// with [Manager.Evaluate] and [Manager.Run]. Run waits before it returns; a caller of
+// Evaluate calls Wait itself.
 func (m *Manager) Wait() { m.work.wait() }
 
-// Evaluate looks once, decides, and begins what has to be done: pods are killed
-// and disks reclaimed on goroutines of their own, which ctx ends and
-// [Manager.Wait] waits for. The error is about what could not be measured; the
-// decision was made from the rest.
+// Evaluate measures, decides and starts the actions: pods are killed and disks reclaimed
+// on separate goroutines, which get ctx and which [Manager.Wait] waits for. The error
+// reports what could not be measured; the decision is made from the rest.
 func (m *Manager) Evaluate(ctx context.Context) (Decision, error) {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -121,7 +120,7 @@ func (m *Manager) Evaluate(ctx context.Context) (Decision, error) {
 	}
 	if m.busy() {
 		pods = m.cfg.Pods()
-		m.settle(ctx, pods, now)
+		m.updateState(ctx, pods, now)
 	}
 	p := &m.cfg.Policy
 	if obs.CheckLimits = !p.IgnoreLocalStorageLimits && !now.Before(m.limitsAt); obs.CheckLimits {
@@ -143,28 +142,29 @@ func (m *Manager) Evaluate(ctx context.Context) (Decision, error) {
 	if m.cfg.Mode == Act {
 		m.act(ctx, &d, obs.PodStats)
 	} else {
-		m.pretend(&d)
+		m.skipReclaims(&d)
 	}
 	return d, err
 }
 
-// measurePods fills in what the pods of obs use, and brings into the state those that are
-// ending: some since before this manager, and some with more to free than before.
+// measurePods adds the stats of obs.Pods, and updates the in-flight evictions in the
+// state: it adopts pods that were already terminating when the manager started, and
+// adjusts what terminating pods are expected to free.
 func (m *Manager) measurePods(ctx context.Context, obs *Observations, now time.Time) error {
 	err := m.podStats(ctx, obs)
 	m.adopt(obs.Pods, now)
-	m.regain(obs)
+	m.updateFrees(obs)
 	return err
 }
 
-// podStats fills in the figures of the pods of obs that are not too old. With an error
-// those that are there count.
+// podStats adds the stats of obs.Pods, without values that are too old. If it returns an
+// error, the stats that were measured still count.
 func (m *Manager) podStats(ctx context.Context, obs *Observations) error {
 	all, err := m.cfg.Stats.Pods(ctx, obs.Pods)
 	now, maxAge := m.cfg.Clock.Now(), m.cfg.Policy.withDefaults().MaxObservationAge
 	obs.PodStats = map[types.UID]*PodStats{}
 	for _, s := range all {
-		recent := s.since(now.Add(-maxAge), now.Add(-maxDiskAge))
+		recent := s.measuredSince(now.Add(-maxAge), now.Add(-maxDiskAge))
 		obs.PodStats[s.UID] = &recent
 	}
 	if err != nil {
@@ -173,7 +173,7 @@ func (m *Manager) podStats(ctx context.Context, obs *Observations) error {
 	return nil
 }
 
-// publish makes the conditions known, and the levels to the waker.
+// publish stores the conditions for admission and the levels for the waker.
 func (m *Manager) publish(d *Decision) {
 	m.mu.Lock()
 	changed := !slices.Equal(m.conditions, d.Conditions)
@@ -190,14 +190,14 @@ func (m *Manager) publish(d *Decision) {
 	}
 }
 
-// watch has the waker watch until ctx is done.
+// watch runs the waker until ctx is done, and restarts it after a failure.
 func (m *Manager) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := m.cfg.Waker.Watch(ctx, m.hardLevels, m.wake)
 		if ctx.Err() != nil {
 			return
 		}
-		m.cfg.Logger.ErrorContext(ctx, "wake-ups have ended, polling goes on", "err", err)
+		m.cfg.Logger.ErrorContext(ctx, "waker failed, polling continues and the waker is restarted", "err", err)
 		timer := m.cfg.Clock.NewTimer(m.cfg.MaxInterval)
 		select {
 		case <-ctx.Done():
@@ -213,7 +213,7 @@ func (m *Manager) hardLevels() []Level {
 	return slices.Clone(m.levels)
 }
 
-// wake has the step look now, and often for a while.
+// wake triggers an evaluation now, and further ones often for a while.
 func (m *Manager) wake(reason string) {
 	m.mu.Lock()
 	m.alertUntil = m.cfg.Clock.Now().Add(alertFor)

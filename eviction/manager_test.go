@@ -33,7 +33,7 @@ func (n *node) step(m *eviction.Manager, d time.Duration) eviction.Decision {
 	return got
 }
 
-func TestConfigIsRefusedWhole(t *testing.T) {
+func TestConfig_ReportsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := eviction.New(eviction.Config{
 		Mode: "later", MinInterval: time.Minute, MaxInterval: time.Second, KillRetry: -1,
@@ -47,8 +47,8 @@ func TestConfigIsRefusedWhole(t *testing.T) {
 	})
 	for _, want := range []string{
 		"eviction: invalid config", "field Stats is required", "field Pods is required", `field Mode: "later" does not exist`,
-		"field MinInterval: 1m0s is more than MaxInterval, 1s", "field KillRetry: -1ns is negative",
-		`Thresholds[0].Signal: "x" does not exist`, "Thresholds[1].Value: 0 is not positive", "Thresholds[2]: ", "Thresholds[4]: memory.available<1 (hard) is there twice",
+		"field MinInterval: 1m0s is longer than MaxInterval, 1s", "field KillRetry: -1ns is negative",
+		`Thresholds[0].Signal: "x" does not exist`, "Thresholds[1].Value: 0 is not positive", "Thresholds[2]: ", "Thresholds[4]: memory.available<1 (hard) is set twice",
 		"field StatsGrace: -1 is negative",
 	} {
 		require.ErrorContains(t, err, want)
@@ -61,7 +61,7 @@ func TestConfigIsRefusedWhole(t *testing.T) {
 	require.NoError(t, cfg.Validate())
 }
 
-func TestEvictedPodHasTheKubeletsStatusAndEvent(t *testing.T) {
+func TestManager_EvictedPodHasTheKubeletsStatusAndEvent(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.instant = true
@@ -116,7 +116,7 @@ func messageOf(t *testing.T, th eviction.Threshold, o eviction.Observation, n *n
 	cfg.Observer.Evicting = func(_ *corev1.Pod, e eviction.Eviction) { got = e }
 	m := newManager(t, cfg)
 	n.step(m, 0)
-	n.step(m, 2*time.Minute) // for pods without figures
+	n.step(m, 2*time.Minute) // for pods without stats
 	m.Wait()
 	require.True(t, got.Disruption)
 	return got.Message, got.Annotations
@@ -157,7 +157,7 @@ func TestMessages(t *testing.T) {
 				"Container main was using 2Mi, request is 1Mi, has larger consumption of ephemeral-storage. ",
 		},
 		{
-			"a disk with half of the figures blames nobody", hard(eviction.NodeFSAvailable, gi), saw(eviction.NodeFSAvailable, 100*mi, 10*gi), newPod("a"),
+			"a disk with incomplete stats names no container", hard(eviction.NodeFSAvailable, gi), saw(eviction.NodeFSAvailable, 100*mi, 10*gi), newPod("a"),
 			func(p *corev1.Pod) []eviction.PodStats {
 				return []eviction.PodStats{{UID: p.UID, Containers: []eviction.ContainerStats{{Name: "main", Rootfs: eviction.DiskUsage{Bytes: used(gi)}}}}}
 			}, "The node was low on resource: ephemeral-storage. Threshold quantity: 1Gi, available: 100Mi. ",
@@ -179,7 +179,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-func TestPodThatAsksAsAWholeIsBlamedAsAWhole(t *testing.T) {
+func TestMessages_PodLevelRequest(t *testing.T) {
 	t.Parallel()
 	pod := newPod("a")
 	pod.Spec.Resources = &corev1.ResourceRequirements{}
@@ -197,8 +197,8 @@ func TestPodThatAsksAsAWholeIsBlamedAsAWhole(t *testing.T) {
 	require.Equal(t, "3Mi", annotations[eviction.OffendingPodUsageKey])
 }
 
-// Three pods, one for each kind of limit, go in one step, and nothing else.
-func TestAllPodsAboveTheirLimitsGoAtOnce(t *testing.T) {
+// Three pods, one for each kind of limit, are evicted in one step, and no others.
+func TestLimits_AllPodsAboveTheirLimitsAreEvictedAtOnce(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	disk := corev1.ResourceEphemeralStorage
@@ -229,8 +229,8 @@ func TestAllPodsAboveTheirLimitsGoAtOnce(t *testing.T) {
 	require.Empty(t, status.Conditions)
 }
 
-// Row 9 of the defects: a failed kill counted as an eviction, and cost 30 s.
-func TestAKillThatFailsGivesTheNextPodItsTurn(t *testing.T) {
+// A kubelet defect: a failed kill counts as an eviction, and delays the next by 30 s.
+func TestManager_FailedKillEvictsTheNextPod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.saw(eviction.MemoryAvailable, 0, 10*gi)
@@ -256,7 +256,7 @@ func TestAKillThatFailsGivesTheNextPodItsTurn(t *testing.T) {
 	m.Wait()
 }
 
-func TestAPodThatDoesNotEndIsNotCountedOnForever(t *testing.T) {
+func TestManager_OverduePodStopsCounting(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.saw(eviction.MemoryAvailable, 0, 10*gi)
@@ -277,7 +277,7 @@ func TestAPodThatDoesNotEndIsNotCountedOnForever(t *testing.T) {
 	m.Wait()
 }
 
-func TestEscalationCallsTheKillerAgain(t *testing.T) {
+func TestEscalation_CallsTheKillerAgain(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.add(newPod("slow", grace(600)), memoryStats(newPod("slow"), 2*gi))
@@ -291,14 +291,14 @@ func TestEscalationCallsTheKillerAgain(t *testing.T) {
 	n.saw(eviction.MemoryAvailable, 0, 10*gi)
 	d := n.step(m, time.Second)
 	require.Equal(t, []string{"kill slow 1s"}, n.waitCalls(1))
-	require.Contains(t, d.String(), "no more time for default/slow")
+	require.Contains(t, d.String(), "shorten the grace period of default/slow")
 	require.Empty(t, n.step(m, time.Second).Escalate)
 	n.end("slow", nil)
 	m.Wait()
 	require.Equal(t, 1, strings.Count(strings.Join(n.take(), "\n"), "evicted slow"))
 }
 
-func TestReclaimedDiskSavesPods(t *testing.T) {
+func TestManager_ReclaimedDiskSavesPods(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.saw(eviction.NodeFSAvailable, 0, 10*gi)
@@ -330,7 +330,7 @@ func TestReclaimedDiskSavesPods(t *testing.T) {
 	m.Wait()
 }
 
-func TestDiskIsWaitedForUntilThePodIsCleanedUp(t *testing.T) {
+func TestManager_DiskCountsAsFreedUntilThePodIsCleanedUp(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.instant = true
@@ -353,7 +353,7 @@ func TestDiskIsWaitedForUntilThePodIsCleanedUp(t *testing.T) {
 	require.Empty(t, n.step(m, time.Minute).Next.InFlight)
 }
 
-func TestErrorsOfTheProviderDoNotBlind(t *testing.T) {
+func TestManager_StatsErrorsDoNotStopEvictions(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.instant = true
@@ -367,7 +367,7 @@ func TestErrorsOfTheProviderDoNotBlind(t *testing.T) {
 	m.Wait()
 }
 
-func TestModesThatDoNothing(t *testing.T) {
+func TestMode_ObserveOnlyAndDryRunDoNothing(t *testing.T) {
 	t.Parallel()
 	for mode, pressed := range map[eviction.Mode]bool{eviction.ObserveOnly: true, eviction.DryRun: false} {
 		n := newNode(t)
@@ -387,7 +387,7 @@ func TestModesThatDoNothing(t *testing.T) {
 	}
 }
 
-func TestAnnotatedEventsAndTheirPeriod(t *testing.T) {
+func TestEvents_AnnotationsAndPeriod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.instant = true
@@ -409,7 +409,7 @@ func TestAnnotatedEventsAndTheirPeriod(t *testing.T) {
 	require.Equal(t, 2, strings.Count(strings.Join(n.take(), "\n"), "EvictionThresholdMet"))
 }
 
-func TestPodThatGrowsUntilItsEndCostsNobodyElse(t *testing.T) {
+func TestEvaluate_GrowthOfATerminatingPodCounts(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.saw(eviction.MemoryAvailable, 900*mi, 10*gi)
@@ -427,7 +427,7 @@ func TestPodThatGrowsUntilItsEndCostsNobodyElse(t *testing.T) {
 	require.Empty(t, n.step(m, time.Second).Victims)
 	n.saw(eviction.MemoryAvailable, 0, 10*gi)
 	n.mu.Lock()
-	n.stats[0] = memoryStats(n.pods[0], 1*mi) // what it gives back is not there yet
+	n.stats[0] = memoryStats(n.pods[0], 1*mi) // what it frees is not available yet
 	n.mu.Unlock()
 	require.Empty(t, n.step(m, time.Second).Victims)
 	n.end("hog", nil)
@@ -450,7 +450,7 @@ func TestEvaluate_RecordsThatNothingCanBeEvicted(t *testing.T) {
 		"conditions [MemoryPressure]", "event node Warning EvictionThresholdMet: Attempting to reclaim memory",
 		"event node Warning EvictionThresholdMet: Attempting to reclaim memory",
 	}, n.take(), "each 10 s")
-	require.Equal(t, 2, strings.Count(log.String(), `msg="no pod can be evicted, the node stays short" threshold="memory.available<1Gi (hard)" available=0`))
+	require.Equal(t, 2, strings.Count(log.String(), `msg="no pod can be evicted, the node remains under pressure" threshold="memory.available<1Gi (hard)" available=0`))
 }
 
 func TestReserved(t *testing.T) {

@@ -12,15 +12,15 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Reasons of events and of the status of pods, as the kubelet writes them.
+// Reasons of events and pod statuses, as in the kubelet.
 const (
-	// Reason is the reason of an evicted pod, of the event about it, and of the
-	// refusal of a pod under pressure.
+	// Reason is the reason of an evicted pod, of the event about it, and of a pod that is
+	// refused under pressure.
 	Reason = "Evicted"
 	// EvictionThresholdMet is the reason of the node's event when a threshold is due,
-	// whether or not something can be reclaimed.
+	// whether or not anything can be reclaimed.
 	EvictionThresholdMet = "EvictionThresholdMet"
-	// ExceededGracePeriod is the reason of the event about a pod that did not end
+	// ExceededGracePeriod is the reason of the event about a pod that did not terminate
 	// in time.
 	ExceededGracePeriod = "ExceededGracePeriod"
 	// TerminationByKubelet is the reason of the condition DisruptionTarget of a
@@ -28,43 +28,43 @@ const (
 	TerminationByKubelet = "TerminationByKubelet"
 )
 
-// Keys of annotations of the event about an evicted pod.
+// Annotation keys of the event about an evicted pod.
 const (
-	// OffendingContainersKey has the containers that use more than they ask for,
-	// and OffendingContainersUsageKey what they use, in the same order.
+	// OffendingContainersKey lists the containers that use more than their request,
+	// OffendingContainersUsageKey what they use, in the same order.
 	OffendingContainersKey      = "offending_containers"
 	OffendingContainersUsageKey = "offending_containers_usage"
-	// StarvedResourceKey has the resource that the node lacks.
+	// StarvedResourceKey is the resource that the node is short of.
 	StarvedResourceKey = "starved_resource"
-	// OffendingPodKey has the pod's name if it asks for memory as a whole, and
-	// OffendingPodUsageKey what it uses.
+	// OffendingPodKey is the pod's name if it has a pod-level memory request,
+	// OffendingPodUsageKey its memory usage.
 	OffendingPodKey      = "offending_pod"
 	OffendingPodUsageKey = "offending_pod_usage"
 )
 
 const overdueMessage = "Container runtime did not kill the pod within specified grace period."
 
-// Eviction is how a pod is to end, and why.
+// Eviction describes how to terminate a pod, and why.
 type Eviction struct {
-	// Signal is that of the threshold or limit.
+	// Signal is the signal of the threshold or limit.
 	Signal Signal
-	// GracePeriodSeconds is how long the pod gets, one second at least.
+	// GracePeriodSeconds is the pod's grace period, at least one second.
 	GracePeriodSeconds int64
-	// Message says why, for the pod's status and the event, and Annotations go
-	// with the event.
+	// Message is the reason for the pod's status and the event. Annotations are those of
+	// the event.
 	Message     string
 	Annotations map[string]string
-	// Disruption says that the pod did nothing wrong: its status gets the
-	// condition DisruptionTarget.
+	// Disruption reports whether the pod is evicted for a threshold and not for its own
+	// limit. Its status then gets the condition DisruptionTarget.
 	Disruption bool
-	// At is when it was decided.
+	// At is the time of the decision.
 	At time.Time
 
 	generation int64
 }
 
-// Apply changes status to that of a pod that was evicted: failed, with reason and
-// message, and the condition DisruptionTarget where a threshold is why.
+// Apply sets status to that of an evicted pod: phase Failed, reason and message, and the
+// condition DisruptionTarget if the pod was evicted for a threshold.
 func (e Eviction) Apply(status *corev1.PodStatus) {
 	status.Phase, status.Reason, status.Message = corev1.PodFailed, Reason, e.Message
 	if !e.Disruption {
@@ -86,7 +86,7 @@ func (e Eviction) Apply(status *corev1.PodStatus) {
 	status.Conditions = append(status.Conditions, want)
 }
 
-// evictionFor describes the eviction of a victim for the threshold of d.
+// evictionFor returns the eviction of a victim for the threshold of d.
 func evictionFor(d *Decision, v *Victim, stats *PodStats) Eviction {
 	r, s := d.Threshold, d.Signal
 	e := Eviction{
@@ -95,34 +95,35 @@ func evictionFor(d *Decision, v *Victim, stats *PodStats) Eviction {
 			s.resource(), r.Threshold.Value.text(r.Observation.Capacity), s.amount(r.Observation.Available)),
 	}
 	if stats != nil {
-		text, annotations := blame(v.Pod, stats, s.resource())
+		text, annotations := offenders(v.Pod, stats, s.resource())
 		e.Message += text
 		e.Annotations = annotations
 	}
 	return e
 }
 
-// blame says who in the pod uses more than it asks for.
-func blame(pod *corev1.Pod, stats *PodStats, name corev1.ResourceName) (text string, annotations map[string]string) {
+// offenders returns message text and annotations about what in the pod uses more than its
+// request.
+func offenders(pod *corev1.Pod, stats *PodStats, name corev1.ResourceName) (text string, annotations map[string]string) {
 	annotations = map[string]string{StarvedResourceKey: string(name)}
 	var b strings.Builder
 	if whole := pod.Spec.Resources; whole != nil && name == corev1.ResourceMemory && stats.Memory.Known() {
-		if asked, ok := whole.Requests[name]; ok {
+		if requested, ok := whole.Requests[name]; ok {
 			used := bytesText(stats.Memory.Value)
-			fmt.Fprintf(&b, "Pod %s was using %s, request is %s, has larger consumption of %v. ", pod.Name, used, quantityText(asked), name)
+			fmt.Fprintf(&b, "Pod %s was using %s, request is %s, has larger consumption of %v. ", pod.Name, used, quantityText(requested), name)
 			annotations[OffendingPodKey], annotations[OffendingPodUsageKey] = pod.Name, used
 		}
 	}
 	var containers, usages []string
 	for i := range stats.Containers {
 		c := podspec.Container(&pod.Spec, stats.Containers[i].Name) // nil for an ephemeral container, which has no requests
-		used := stats.Containers[i].blamed(name)
+		used := stats.Containers[i].offendingUsage(name)
 		if c == nil || !used.Known() {
 			continue
 		}
-		if asked := c.Resources.Requests[name]; asked.CmpInt64(used.Value) < 0 {
+		if requested := c.Resources.Requests[name]; requested.CmpInt64(used.Value) < 0 {
 			fmt.Fprintf(&b, "Container %s was using %s, request is %s, has larger consumption of %v. ",
-				c.Name, bytesText(used.Value), asked.String(), name)
+				c.Name, bytesText(used.Value), requested.String(), name)
 			containers, usages = append(containers, c.Name), append(usages, bytesText(used.Value))
 		}
 	}
@@ -131,8 +132,8 @@ func blame(pod *corev1.Pod, stats *PodStats, name corev1.ResourceName) (text str
 	return b.String(), annotations
 }
 
-// blamed is what the container uses of a resource that containers ask for.
-func (c *ContainerStats) blamed(name corev1.ResourceName) Usage {
+// offendingUsage returns what the container uses of a resource that has requests.
+func (c *ContainerStats) offendingUsage(name corev1.ResourceName) Usage {
 	switch {
 	case name == corev1.ResourceMemory:
 		return c.Memory

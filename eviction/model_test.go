@@ -14,8 +14,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// A walk lets figures wander at random and pods come and end, and holds every
-// decision against what must be true of all of them.
+// walk changes stats at random, adds and terminates pods, and checks invariants of every
+// decision.
 type walk struct {
 	t     *testing.T
 	r     *rand.Rand
@@ -24,10 +24,10 @@ type walk struct {
 	met   map[eviction.Threshold]time.Time // since when, by the walk's own count
 	last  map[eviction.Threshold]time.Time // when last
 	due   map[eviction.Threshold]bool      // with their minimum reclaim
-	took  time.Duration                    // since the look before
+	took  time.Duration                    // since the previous evaluation
 }
 
-func TestRandomWalks(t *testing.T) {
+func TestManager_RandomWalks(t *testing.T) {
 	t.Parallel()
 	evicted, quiet := 0, 0
 	for seed := range uint64(200) {
@@ -76,7 +76,7 @@ func (w *walk) step() eviction.Decision {
 	return d
 }
 
-// count keeps its own book of which thresholds are met.
+// count records independently which thresholds are met.
 func (w *walk) count(seen []eviction.Observation) {
 	for _, th := range w.h.policy.Thresholds {
 		i := slices.IndexFunc(seen, func(o eviction.Observation) bool { return o.Signal == th.Signal })
@@ -114,7 +114,7 @@ func (w *walk) check(before eviction.State, d eviction.Decision) {
 	require.True(w.t, anyDue || d.Quiet(), "nothing is done while nothing is due")
 	for _, r := range d.Thresholds {
 		if r.State == eviction.Unknown {
-			require.False(w.t, r.Due, "nobody acts on what nobody knows")
+			require.False(w.t, r.Due, "an unknown signal is never due")
 		} else if th := r.Threshold; th.Signal != eviction.ContainerFSAvailable && th.Signal != eviction.ContainerFSInodesFree {
 			require.Equal(w.t, w.due[th], r.Due, "%s at %v", th, w.h.now)
 		}
@@ -125,7 +125,7 @@ func (w *walk) check(before eviction.State, d eviction.Decision) {
 		require.False(w.t, podspec.IsCritical(v.Pod), "a critical pod")
 		require.False(w.t, slices.ContainsFunc(before.InFlight, func(f eviction.InFlight) bool { return f.UID == v.Pod.UID }))
 		for i := last + 1; i < v.Place; i++ {
-			require.NotEmpty(w.t, d.Candidates[i].Kept, "whoever is passed over is kept for a reason")
+			require.NotEmpty(w.t, d.Candidates[i].Kept, "a pod that is skipped has a reason")
 		}
 		last = v.Place
 		require.GreaterOrEqual(w.t, v.GracePeriodSeconds, int64(1))
@@ -162,7 +162,7 @@ func (w *walk) checkOrder(d eviction.Decision) {
 	}
 }
 
-// checkEnough sees that no victim is one too many.
+// checkEnough checks that no victim is unnecessary.
 func (w *walk) checkEnough(d eviction.Decision) {
 	if len(d.Victims) == 0 {
 		return
@@ -175,7 +175,7 @@ func (w *walk) checkEnough(d eviction.Decision) {
 	require.Less(w.t, free, d.Threshold.Shortfall)
 }
 
-// act begins evictions, and has some of those under way end.
+// act starts evictions, and ends some of those in progress.
 func (w *walk) act(d eviction.Decision) {
 	flights := slices.Clone(w.h.state.InFlight)
 	flights = slices.DeleteFunc(flights, func(f eviction.InFlight) bool {

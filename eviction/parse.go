@@ -13,36 +13,35 @@ import (
 	"github.com/kubeparts/kubeparts/internal/quantity"
 )
 
-// ThresholdSettings are thresholds as the kubelet's configuration has them, all
-// by the name of a signal. None of the maps is modified or kept.
+// ThresholdSettings are the eviction settings of the kubelet's configuration, keyed by
+// signal name. The maps are neither retained nor modified.
 type ThresholdSettings struct {
-	// EvictionHard has amounts such as 100Mi and 10%; 0% and 100% mean that
-	// there is no threshold. Nil is [DefaultEvictionHard], empty is none.
+	// EvictionHard has the hard thresholds: amounts such as 100Mi and 10%. 0% and 100%
+	// disable a threshold. Nil means [DefaultEvictionHard], empty means no thresholds.
 	EvictionHard map[string]string
-	// EvictionSoft is the same for thresholds with a grace period, and
-	// EvictionSoftGracePeriod has those, such as 1m30s.
+	// EvictionSoft has the soft thresholds and EvictionSoftGracePeriod their grace
+	// periods, such as 1m30s.
 	EvictionSoft, EvictionSoftGracePeriod map[string]string
-	// EvictionMinimumReclaim is how much more than the threshold is to be
-	// available when reclaiming ends, hard and soft.
+	// EvictionMinimumReclaim is how much more than the threshold must be available when
+	// reclaiming ends, for hard and soft thresholds.
 	EvictionMinimumReclaim map[string]string
-	// EnforceNodeAllocatable is as in the kubelet's configuration: "pods" in it
-	// makes the hard threshold of memory count below the limit of all pods,
-	// too. Nil is "pods", empty is nothing.
+	// EnforceNodeAllocatable is as in the kubelet's configuration. If it contains "pods",
+	// the hard memory threshold also applies below the limit of all pods. Nil means
+	// "pods", empty means none.
 	EnforceNodeAllocatable []string
-	// MergeDefaultEvictionSettings adds the default of each signal that
-	// EvictionHard does not name.
+	// MergeDefaultEvictionSettings adds the default for each signal that EvictionHard
+	// does not contain.
 	MergeDefaultEvictionSettings bool
-	// GOOS is the operating system whose defaults are meant. Default linux.
+	// GOOS is the operating system whose defaults are used. Default linux.
 	GOOS string
-	// Lenient accepts all that the kubelet accepts, and understands it in the
-	// same way: amounts such as 100.0%, NaN% and 10%%, a soft grace period of
-	// 0s that makes the threshold a hard one, settings that belong to no
-	// threshold, and a soft threshold below the hard one.
+	// Lenient accepts everything that the kubelet accepts, with the same meaning: amounts
+	// such as 100.0%, NaN% and 10%%, a soft grace period of 0s that makes the threshold a
+	// hard one, settings without a threshold, and a soft threshold below the hard one.
 	Lenient bool
 }
 
-// DefaultEvictionHard returns the kubelet's default for the operating system, in
-// a new map.
+// DefaultEvictionHard returns the kubelet's defaults for the operating system, in a new
+// map.
 func DefaultEvictionHard(goos string) map[string]string {
 	all := map[string]string{
 		string(MemoryAvailable):  "100Mi",
@@ -59,9 +58,9 @@ func DefaultEvictionHard(goos string) map[string]string {
 	return all
 }
 
-// ParseThresholds returns the thresholds that the settings mean, hard ones first,
-// each kind in the order in which they are acted upon. Settings with mistakes are
-// refused whole; the error names every field.
+// ParseThresholds returns the thresholds of the settings, hard ones first, each kind in
+// the order in which they are acted on. If anything is wrong it returns no thresholds,
+// and an error that names every wrong field.
 func ParseThresholds(s ThresholdSettings) ([]Threshold, error) {
 	p := parser{ThresholdSettings: s}
 	hard := p.thresholds("evictionHard", p.hardSettings())
@@ -69,10 +68,10 @@ func ParseThresholds(s ThresholdSettings) ([]Threshold, error) {
 	p.gracePeriods(soft)
 	reclaim := p.minReclaims()
 	if !s.Lenient {
-		p.orphans(hard, soft)
-		p.softBelowHard(hard, soft)
-		p.outOfReach(hard, reclaim)
-		p.outOfReach(soft, reclaim)
+		p.checkUnusedSettings(hard, soft)
+		p.checkSoftBelowHard(hard, soft)
+		p.checkUnreachable(hard, reclaim)
+		p.checkUnreachable(soft, reclaim)
 	}
 	if len(p.errs) > 0 {
 		return nil, errors.Join(p.errs...)
@@ -84,14 +83,14 @@ func ParseThresholds(s ThresholdSettings) ([]Threshold, error) {
 	return p.withAllocatable(all), nil
 }
 
-// A parser collects what is wrong.
+// parser collects errors.
 type parser struct {
 	ThresholdSettings
 	errs []error
 }
 
-// parsed has one threshold for each signal named; one that is switched off has
-// no value.
+// parsed has one threshold for each configured signal. A disabled threshold has a zero
+// Value.
 type parsed map[Signal]Threshold
 
 func (p parsed) inOrder() (all []Threshold) {
@@ -122,8 +121,8 @@ func (p *parser) hardSettings() map[string]string {
 	return all
 }
 
-// entries calls yield for each setting of a signal that exists, in order, so that
-// errors are.
+// entries calls yield for each setting of a signal that exists, in sorted order, so that
+// errors are sorted, too.
 func (p *parser) entries(field string, all map[string]string, yield func(s Signal, value string)) {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if Signal(key).index() < 0 {
@@ -138,11 +137,11 @@ func (p *parser) thresholds(field string, settings map[string]string) parsed {
 	all := parsed{}
 	p.entries(field, settings, func(s Signal, text string) {
 		if !p.Lenient && (s == ContainerFSAvailable || s == ContainerFSInodesFree) {
-			p.fail(field, string(s), "cannot be set: it is that of nodefs or imagefs, as the filesystems are laid out")
+			p.fail(field, string(s), "cannot be set: it follows from the nodefs or imagefs threshold, depending on the filesystem layout")
 			return
 		}
 		if !p.Lenient && s == AllocatableMemoryAvailable && p.copiesMemory() {
-			p.fail(field, string(s), `cannot be set beside "pods" in enforceNodeAllocatable, which makes it that of memory.available`)
+			p.fail(field, string(s), `cannot be set with "pods" in enforceNodeAllocatable, which copies the threshold of memory.available`)
 			return
 		}
 		v, err := p.value(s, text)
@@ -155,12 +154,13 @@ func (p *parser) thresholds(field string, settings map[string]string) parsed {
 	return all
 }
 
-// copiesMemory says whether there will be an allocatable threshold of itself.
+// copiesMemory reports whether the hard memory threshold is copied to
+// allocatableMemory.available.
 func (p *parser) copiesMemory() bool {
 	return p.EnforceNodeAllocatable == nil || slices.Contains(p.EnforceNodeAllocatable, "pods")
 }
 
-// value reads an amount. One that switches a threshold off is the zero value.
+// value parses an amount. A disabled threshold returns the zero Value.
 func (p *parser) value(s Signal, text string) (Value, error) {
 	if isOff(text) {
 		return Value{}, nil
@@ -175,9 +175,9 @@ func (p *parser) value(s Signal, text string) (Value, error) {
 		case f > 1:
 			return Value{}, fmt.Errorf("eviction percentage threshold %s must be <= 100%%: %s", s, text)
 		case math.IsNaN(float64(f)):
-			return Value{}, nil // nothing is ever below it
+			return Value{}, nil // nothing is less than NaN: the threshold is never met
 		case !p.Lenient && (f == 0 || f == 1):
-			return Value{}, fmt.Errorf("%s is not below 100%% and above 0%%: write 0%% for no threshold", text)
+			return Value{}, fmt.Errorf("%s is not between 0%% and 100%%: use 0%% for no threshold", text)
 		}
 		return Value{Fraction: f}, nil
 	}
@@ -188,11 +188,11 @@ func (p *parser) value(s Signal, text string) (Value, error) {
 	return v, err
 }
 
-// isOff reports whether the text means that there is no threshold.
+// isOff reports whether the text disables a threshold.
 func isOff(text string) bool { return text == "0%" || text == "100%" }
 
-// percentage reads a number with a percent sign behind it. What the kubelet
-// accepts beyond plain decimals is hardly ever what was meant.
+// percentage parses a number with a percent sign. Unless Lenient is set, it accepts only
+// plain decimals: what the kubelet accepts beyond that is hardly ever intended.
 func (p *parser) percentage(text string) (float32, error) {
 	number := strings.TrimSuffix(text, "%")
 	if p.Lenient {
@@ -222,7 +222,7 @@ func (p *parser) quantity(text string) (Value, error) {
 		v.Quantity = math.MaxInt64
 	case q.CmpInt64(math.MinInt64) < 0:
 		v.Quantity = math.MinInt64
-	default: // Value has rounded it up
+	default: // q.Value has rounded it up
 	}
 	v.Text = q.String()
 	return v, nil
@@ -237,7 +237,7 @@ func (p *parser) gracePeriods(soft parsed) {
 		case grace < 0:
 			p.fail("evictionSoftGracePeriod", string(s), "invalid eviction grace period specified: %s, must be a positive value", text)
 		case grace == 0 && !p.Lenient:
-			p.fail("evictionSoftGracePeriod", string(s), "no grace makes the threshold a hard one: move it to evictionHard")
+			p.fail("evictionSoftGracePeriod", string(s), "a grace period of 0 makes the threshold a hard one: move it to evictionHard")
 		}
 		if t, ok := soft[s]; ok {
 			t.GracePeriod = grace
@@ -268,13 +268,13 @@ func (p *parser) minReclaims() map[Signal]Value {
 		case err != nil:
 			p.fail(field, string(s), "%v", err)
 		case math.IsNaN(float64(v.Fraction)):
-			return // never anything more than the threshold
+			return // NaN: no minimum reclaim
 		case strings.HasSuffix(text, "%") && v.Fraction <= 0:
 			p.fail(field, string(s), "eviction percentage minimum reclaim %s must be positive: %s", s, text)
 		case v.Quantity < 0:
 			p.fail(field, string(s), "negative eviction minimum reclaim specified for %s", s)
 		case !p.Lenient && v.Fraction > 1:
-			p.fail(field, string(s), "%s of what there is can never be available", text)
+			p.fail(field, string(s), "%s of the capacity can never be available", text)
 		}
 		if v.Quantity != 0 || v.Fraction != 0 {
 			all[s] = v
@@ -283,18 +283,18 @@ func (p *parser) minReclaims() map[Signal]Value {
 	return all
 }
 
-// orphans finds settings that belong to no threshold.
-func (p *parser) orphans(hard, soft parsed) {
+// checkUnusedSettings reports settings without a threshold.
+func (p *parser) checkUnusedSettings(hard, soft parsed) {
 	p.entriesThatExist(p.EvictionSoftGracePeriod, func(s Signal) {
 		if _, ok := p.EvictionSoft[string(s)]; !ok {
-			p.fail("evictionSoftGracePeriod", string(s), "there is no soft threshold of this signal")
+			p.fail("evictionSoftGracePeriod", string(s), "this signal has no soft threshold")
 		}
 	})
 	p.entriesThatExist(p.EvictionMinimumReclaim, func(s Signal) {
 		_, isHard := hard[s]
 		_, isSoft := soft[s]
 		if _, named := p.EvictionHard[string(s)]; !isHard && !isSoft && !named {
-			p.fail("evictionMinimumReclaim", string(s), "there is no threshold of this signal")
+			p.fail("evictionMinimumReclaim", string(s), "this signal has no threshold")
 		}
 	})
 }
@@ -307,23 +307,23 @@ func (p *parser) entriesThatExist(all map[string]string, yield func(Signal)) {
 	}
 }
 
-// softBelowHard finds soft thresholds that can't be met before the hard one is.
-// An amount and a percentage can't be compared before the capacity is known.
-func (p *parser) softBelowHard(hard, soft parsed) {
+// checkSoftBelowHard reports soft thresholds that can't be met before the hard one is. An
+// amount and a percentage can't be compared without knowing the capacity.
+func (p *parser) checkSoftBelowHard(hard, soft parsed) {
 	for _, s := range allSignals() {
 		h, v := hard[s].Value, soft[s].Value
 		if h == (Value{}) || v == (Value{}) || (h.Fraction == 0) != (v.Fraction == 0) {
 			continue
 		}
 		if v.Fraction < h.Fraction || v.Quantity < h.Quantity || v.Fraction == h.Fraction && v.Quantity == h.Quantity {
-			p.fail("evictionSoft", string(s), "%s is not above the hard threshold %s and would never count", v, h)
+			p.fail("evictionSoft", string(s), "%s is not above the hard threshold %s and would have no effect", v, h)
 		}
 	}
 }
 
-// outOfReach finds minimum reclaims that, on top of their threshold, are more than
-// there can be: once it is met, no eviction would ever be the last.
-func (p *parser) outOfReach(all parsed, reclaim map[Signal]Value) {
+// checkUnreachable reports minimum reclaims that, added to their threshold, exceed the
+// capacity: once the threshold is met, evictions would never stop.
+func (p *parser) checkUnreachable(all parsed, reclaim map[Signal]Value) {
 	for _, t := range all.inOrder() {
 		if r := reclaim[t.Signal]; t.Value.Fraction > 0 && r.Fraction > 0 && r.Fraction <= 1 && t.Value.Fraction+r.Fraction >= 1 {
 			p.fail("evictionMinimumReclaim", string(t.Signal), "%s above the threshold %s can never be available", r, t.Value)
@@ -331,8 +331,8 @@ func (p *parser) outOfReach(all parsed, reclaim map[Signal]Value) {
 	}
 }
 
-// withAllocatable adds a copy of each hard threshold of memory for the limit of
-// all pods together.
+// withAllocatable adds a copy of each hard memory threshold for the limit of all pods
+// together.
 func (p *parser) withAllocatable(all []Threshold) []Threshold {
 	if !p.copiesMemory() {
 		return all
@@ -346,12 +346,12 @@ func (p *parser) withAllocatable(all []Threshold) []Threshold {
 	return all
 }
 
-// ParseThresholdFlag reads what the kubelet's flags eviction-hard and
-// eviction-soft have: "memory.available<100Mi,nodefs.available<10%".
+// ParseThresholdFlag parses the value of the kubelet's flags eviction-hard and
+// eviction-soft: "memory.available<100Mi,nodefs.available<10%".
 func ParseThresholdFlag(flag string) (map[string]string, error) { return parseFlag(flag, "<") }
 
-// ParseSettingFlag reads what the kubelet's flags eviction-soft-grace-period and
-// eviction-minimum-reclaim have: "memory.available=1m30s".
+// ParseSettingFlag parses the value of the kubelet's flags eviction-soft-grace-period and
+// eviction-minimum-reclaim: "memory.available=1m30s".
 func ParseSettingFlag(flag string) (map[string]string, error) { return parseFlag(flag, "=") }
 
 func parseFlag(flag, separator string) (map[string]string, error) {
@@ -368,7 +368,7 @@ func parseFlag(flag, separator string) (map[string]string, error) {
 		case !ok:
 			errs = append(errs, fmt.Errorf("malformed pair %q, expect string%sstring", part, separator))
 		case twice:
-			errs = append(errs, fmt.Errorf("%s is there twice", signal))
+			errs = append(errs, fmt.Errorf("%s is set twice", signal))
 		}
 		all[signal] = value
 	}

@@ -15,7 +15,7 @@ import (
 
 type settings = map[string]string
 
-// texts writes thresholds down as scripts of the kubelet's tests do.
+// texts returns thresholds in the format of the kubelet's tests.
 func texts(all []eviction.Threshold) (out []string) {
 	for _, t := range all {
 		s := t.String()
@@ -35,17 +35,17 @@ func TestParseThresholds(t *testing.T) {
 		in   eviction.ThresholdSettings
 		want []string
 	}{
-		{"no settings are the kubelet's defaults", eviction.ThresholdSettings{}, []string{
+		{"without settings, the kubelet's defaults apply", eviction.ThresholdSettings{}, []string{
 			"memory.available<100Mi (hard)", "nodefs.available<10% (hard)", "nodefs.inodesFree<5% (hard)",
 			"imagefs.available<15% (hard)", "imagefs.inodesFree<5% (hard)", "allocatableMemory.available<100Mi (hard)",
 		}},
-		{"windows has others", eviction.ThresholdSettings{GOOS: "windows", EnforceNodeAllocatable: none}, []string{
+		{"windows has other defaults", eviction.ThresholdSettings{GOOS: "windows", EnforceNodeAllocatable: none}, []string{
 			"memory.available<500Mi (hard)", "nodefs.available<10% (hard)", "imagefs.available<15% (hard)",
 		}},
-		{"other systems have no inodes", eviction.ThresholdSettings{GOOS: "darwin", EnforceNodeAllocatable: none}, []string{
+		{"other systems have no inode thresholds", eviction.ThresholdSettings{GOOS: "darwin", EnforceNodeAllocatable: none}, []string{
 			"memory.available<100Mi (hard)", "nodefs.available<10% (hard)", "imagefs.available<15% (hard)",
 		}},
-		{"an empty map is no threshold", eviction.ThresholdSettings{EvictionHard: settings{}}, nil},
+		{"an empty map means no thresholds", eviction.ThresholdSettings{EvictionHard: settings{}}, nil},
 		{"any setting replaces all defaults", eviction.ThresholdSettings{EvictionHard: settings{"pid.available": "1k"}}, []string{"pid.available<1k (hard)"}},
 		{
 			"unless defaults are merged",
@@ -104,29 +104,29 @@ func TestParseThresholds(t *testing.T) {
 	}
 }
 
-// Upstream refuses these, at the first.
-func TestParseThresholdsRefusesWhatTheKubeletRefuses(t *testing.T) {
+// The kubelet refuses these, too, but reports only the first problem.
+func TestParseThresholds_RefusesWhatTheKubeletRefuses(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, want string
 		in         eviction.ThresholdSettings
 	}{
 		{"a hard signal that does not exist", "field evictionHard[mem.available]: unsupported eviction signal mem.available", eviction.ThresholdSettings{EvictionHard: settings{"mem.available": "1"}}},
-		{"a soft one", "field evictionSoft[x]: unsupported eviction signal x", eviction.ThresholdSettings{EvictionSoft: settings{"x": "1"}}},
-		{"a grace period of one", "field evictionSoftGracePeriod[x]: unsupported eviction signal x", eviction.ThresholdSettings{EvictionSoftGracePeriod: settings{"x": "1s"}}},
-		{"a minimum reclaim of one", "field evictionMinimumReclaim[x]: unsupported eviction signal x", eviction.ThresholdSettings{EvictionMinimumReclaim: settings{"x": "1"}}},
+		{"a soft signal that does not exist", "field evictionSoft[x]: unsupported eviction signal x", eviction.ThresholdSettings{EvictionSoft: settings{"x": "1"}}},
+		{"a grace period for a signal that does not exist", "field evictionSoftGracePeriod[x]: unsupported eviction signal x", eviction.ThresholdSettings{EvictionSoftGracePeriod: settings{"x": "1s"}}},
+		{"a minimum reclaim for a signal that does not exist", "field evictionMinimumReclaim[x]: unsupported eviction signal x", eviction.ThresholdSettings{EvictionMinimumReclaim: settings{"x": "1"}}},
 		{"a negative amount", "eviction threshold memory.available must be positive: -150Mi", eviction.ThresholdSettings{EvictionHard: settings{"memory.available": "-150Mi"}}},
-		{"nothing", "eviction threshold memory.available must be positive: 0", eviction.ThresholdSettings{EvictionHard: settings{"memory.available": "0"}}},
-		{"no amount that could be read in time", "the exponent of \"1e-1000000000\" is out of range", eviction.ThresholdSettings{EvictionHard: settings{"memory.available": "1e-1000000000"}}},
-		{"no amount at all", `field evictionHard[memory.available]: "much" is not an amount`, eviction.ThresholdSettings{EvictionHard: settings{"memory.available": "much"}}},
-		{"no percentage", `"x%" is not a percentage`, eviction.ThresholdSettings{EvictionHard: settings{"memory.available": "x%"}}},
+		{"an amount of zero", "eviction threshold memory.available must be positive: 0", eviction.ThresholdSettings{EvictionHard: settings{"memory.available": "0"}}},
+		{"an amount with a huge exponent", "the exponent of \"1e-1000000000\" is out of range", eviction.ThresholdSettings{EvictionHard: settings{"memory.available": "1e-1000000000"}}},
+		{"not an amount", `field evictionHard[memory.available]: "much" is not an amount`, eviction.ThresholdSettings{EvictionHard: settings{"memory.available": "much"}}},
+		{"not a percentage", `"x%" is not a percentage`, eviction.ThresholdSettings{EvictionHard: settings{"memory.available": "x%"}}},
 		{"no grace period", "field evictionSoft[memory.available]: grace period must be specified for the soft eviction threshold memory.available", eviction.ThresholdSettings{EvictionSoft: settings{"memory.available": "1Gi"}}},
 		{"a negative grace period", "invalid eviction grace period specified: -1s, must be a positive value", eviction.ThresholdSettings{EvictionSoft: settings{"memory.available": "1Gi"}, EvictionSoftGracePeriod: settings{"memory.available": "-1s"}}},
-		{"no duration", `"soon" is not a duration`, eviction.ThresholdSettings{EvictionSoft: settings{"memory.available": "1Gi"}, EvictionSoftGracePeriod: settings{"memory.available": "soon"}}},
+		{"not a duration", `"soon" is not a duration`, eviction.ThresholdSettings{EvictionSoft: settings{"memory.available": "1Gi"}, EvictionSoftGracePeriod: settings{"memory.available": "soon"}}},
 		{"a negative minimum reclaim", "negative eviction minimum reclaim specified for memory.available", eviction.ThresholdSettings{EvictionMinimumReclaim: settings{"memory.available": "-1"}}},
 		{"a minimum reclaim of 0%", "eviction percentage minimum reclaim memory.available must be positive: 0%", eviction.ThresholdSettings{EvictionMinimumReclaim: settings{"memory.available": "0%"}}},
-		{"a minimum reclaim that is none", `"%" is not a percentage`, eviction.ThresholdSettings{EvictionMinimumReclaim: settings{"memory.available": "%"}}},
-		{"more than there is", "eviction percentage threshold memory.available must be <= 100%: 101%", eviction.ThresholdSettings{EvictionHard: settings{"memory.available": "101%"}}},
+		{"a minimum reclaim that is not an amount", `"%" is not a percentage`, eviction.ThresholdSettings{EvictionMinimumReclaim: settings{"memory.available": "%"}}},
+		{"more than 100%", "eviction percentage threshold memory.available must be <= 100%: 101%", eviction.ThresholdSettings{EvictionHard: settings{"memory.available": "101%"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -141,8 +141,8 @@ func TestParseThresholdsRefusesWhatTheKubeletRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "must be >= 0%")
 }
 
-// Row 10 of the defects: the kubelet accepts all of these.
-func TestParseThresholdsRefusesOddInput(t *testing.T) {
+// A kubelet defect: it accepts all of these.
+func TestParseThresholds_RefusesOddInput(t *testing.T) {
 	t.Parallel()
 	memory := func(s string) eviction.ThresholdSettings {
 		return eviction.ThresholdSettings{EvictionHard: settings{"memory.available": s}}
@@ -157,9 +157,9 @@ func TestParseThresholdsRefusesOddInput(t *testing.T) {
 		name, want, lenient string
 		in                  eviction.ThresholdSettings
 	}{
-		{"100.0%", "write 0% for no threshold", "memory.available<100% (hard)", memory("100.0%")},
+		{"100.0%", "use 0% for no threshold", "memory.available<100% (hard)", memory("100.0%")},
 		{"100%%", "is not a percentage", "memory.available<100% (hard)", memory("100%%")},
-		{"0.0%", "write 0% for no threshold", "", memory("0.0%")},
+		{"0.0%", "use 0% for no threshold", "", memory("0.0%")},
 		{"-0%", "is not a percentage", "", memory("-0%")},
 		{"NaN%", "is not a percentage", "", memory("NaN%")},
 		{"1e1%", "is not a percentage", "memory.available<10% (hard)", memory("1e1%")},
@@ -167,17 +167,17 @@ func TestParseThresholdsRefusesOddInput(t *testing.T) {
 		{"0x1p3%", "is not a percentage", "memory.available<8% (hard)", memory("0x1p3%")},
 		{"10%%", "is not a percentage", "memory.available<10% (hard)", memory("10%%")},
 		{"half a byte", "is not a whole number", "memory.available<500m (hard)", memory("500m")},
-		{"soft for 0s", "no grace makes the threshold a hard one", "memory.available<2Gi (hard)", gentle("2Gi", "0s")},
+		{"soft for 0s", "a grace period of 0 makes the threshold a hard one", "memory.available<2Gi (hard)", gentle("2Gi", "0s")},
 		{"soft below hard", "field evictionSoft[memory.available]: 512Mi is not above the hard threshold 1Gi", "memory.available<512Mi (soft, 1m0s)", gentle("512Mi", "1m")},
-		{"soft like hard", "1Gi is not above the hard threshold 1Gi", "memory.available<1Gi (soft, 1m0s)", gentle("1Gi", "1m")},
-		{"a grace period of nothing", "field evictionSoftGracePeriod[pid.available]: there is no soft threshold of this signal", "", eviction.ThresholdSettings{EvictionSoftGracePeriod: settings{"pid.available": "1m"}}},
-		{"a minimum reclaim of nothing", "field evictionMinimumReclaim[pid.available]: there is no threshold of this signal", "", eviction.ThresholdSettings{EvictionMinimumReclaim: settings{"pid.available": "10"}}},
-		{"a minimum reclaim of 300%", "300% of what there is can never be available", "+300%", eviction.ThresholdSettings{EvictionMinimumReclaim: settings{"memory.available": "300%"}}},
+		{"soft equal to hard", "1Gi is not above the hard threshold 1Gi", "memory.available<1Gi (soft, 1m0s)", gentle("1Gi", "1m")},
+		{"a grace period without a threshold", "field evictionSoftGracePeriod[pid.available]: this signal has no soft threshold", "", eviction.ThresholdSettings{EvictionSoftGracePeriod: settings{"pid.available": "1m"}}},
+		{"a minimum reclaim without a threshold", "field evictionMinimumReclaim[pid.available]: this signal has no threshold", "", eviction.ThresholdSettings{EvictionMinimumReclaim: settings{"pid.available": "10"}}},
+		{"a minimum reclaim of 300%", "300% of the capacity can never be available", "+300%", eviction.ThresholdSettings{EvictionMinimumReclaim: settings{"memory.available": "300%"}}},
 		{"a minimum reclaim out of reach", "field evictionMinimumReclaim[nodefs.available]: 90% above the threshold 10% can never be available", "nodefs.available<10% (hard) +90%", eviction.ThresholdSettings{
 			EvictionHard: settings{"nodefs.available": "10%"}, EvictionMinimumReclaim: settings{"nodefs.available": "90%"},
 		}},
 		{"containerfs", "field evictionHard[containerfs.available]: cannot be set", "containerfs.available<10% (hard)", eviction.ThresholdSettings{EvictionHard: settings{"containerfs.available": "10%"}}},
-		{"allocatable memory twice", `cannot be set beside "pods"`, "allocatableMemory.available<1Gi (hard)", eviction.ThresholdSettings{EvictionHard: settings{"allocatableMemory.available": "1Gi"}}},
+		{"allocatable memory twice", `cannot be set with "pods"`, "allocatableMemory.available<1Gi (hard)", eviction.ThresholdSettings{EvictionHard: settings{"allocatableMemory.available": "1Gi"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -191,7 +191,7 @@ func TestParseThresholdsRefusesOddInput(t *testing.T) {
 	}
 }
 
-func TestParseThresholdsNamesEveryProblemAtOnce(t *testing.T) {
+func TestParseThresholds_ReportsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := eviction.ParseThresholds(eviction.ThresholdSettings{
 		EvictionHard: settings{"memory.available": "NaN%", "b": "1", "a": "1"}, EvictionSoft: settings{"nodefs.available": "10%"},
@@ -203,7 +203,7 @@ func TestParseThresholdsNamesEveryProblemAtOnce(t *testing.T) {
 		`field evictionHard[memory.available]: "NaN%" is not a percentage such as 10% or 2.5%`,
 		`field evictionSoft[nodefs.available]: grace period must be specified for the soft eviction threshold nodefs.available`,
 		`field evictionMinimumReclaim[pid.available]: negative eviction minimum reclaim specified for pid.available`,
-		`field evictionMinimumReclaim[pid.available]: there is no threshold of this signal`,
+		`field evictionMinimumReclaim[pid.available]: this signal has no threshold`,
 	}, "\n"))
 }
 
@@ -216,7 +216,7 @@ func TestParseFlags(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, settings{"memory.available": "1m30s"}, got)
 	_, err = eviction.ParseThresholdFlag("memory.available=100Mi,a<1,a<2")
-	require.EqualError(t, err, "malformed pair \"memory.available=100Mi\", expect string<string\na is there twice")
+	require.EqualError(t, err, "malformed pair \"memory.available=100Mi\", expect string<string\na is set twice")
 	got, err = eviction.ParseSettingFlag("")
 	require.NoError(t, err)
 	require.Empty(t, got)
@@ -277,8 +277,8 @@ func FuzzParseFlag(f *testing.F) {
 	})
 }
 
-// TestParseThresholds_LenientAmounts: what is no whole number of 64 bits is understood and
-// written as in the kubelet.
+// TestParseThresholds_LenientAmounts: amounts that are not whole 64-bit numbers are parsed
+// and printed as in the kubelet.
 func TestParseThresholds_LenientAmounts(t *testing.T) {
 	t.Parallel()
 	parsed := func(s eviction.ThresholdSettings) (eviction.Threshold, error) {

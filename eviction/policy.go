@@ -8,61 +8,62 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Policy says when something has to be done and to whom. It is all that
-// [Evaluate] knows beside facts.
+// Policy configures when pods are evicted and which. Together with the facts, it
+// determines every decision of [Evaluate].
 type Policy struct {
-	// Thresholds are what is to stay available: see [ParseThresholds]. None
-	// leaves only the local storage limits. Those of containerfs signals are
-	// ignored: they follow from the others and the layout.
+	// Thresholds are the amounts that must stay available: see [ParseThresholds]. If
+	// empty, only local storage limits cause evictions. Thresholds of containerfs signals
+	// are ignored: they follow from the other thresholds and the layout.
 	Thresholds []Threshold
 
-	// PressureTransitionPeriod is how long a node condition stays after its last
-	// threshold was met. While no figure of the node is known, it stays. Default 5 m.
+	// PressureTransitionPeriod is how long a node condition stays true after its last
+	// threshold was met. It also stays while all signals of the node are unknown. Default
+	// 5 m.
 	PressureTransitionPeriod time.Duration
-	// MaxPodGracePeriodSeconds bounds the time that a pod gets to end in an
-	// eviction for a soft threshold. The default 0 leaves one second, as in the
-	// kubelet; a negative number leaves the pod its own.
+	// MaxPodGracePeriodSeconds limits the grace period of a pod that is evicted for a
+	// soft threshold. The default 0 gives it one second, as in the kubelet. With a
+	// negative number, the pod keeps its own grace period.
 	MaxPodGracePeriodSeconds int32
-	// StatsGrace is how long the figures of a pod may be missing, since they were
-	// first needed, while it is taken for one that uses nothing. After that it is the
-	// first to go, as in the kubelet. Default 2 m.
+	// StatsGrace is how long the stats of a pod may be missing, from when they were first
+	// needed. During this time the pod counts as using nothing. After that it is the
+	// first to be evicted, as in the kubelet. Default 2 m.
 	StatsGrace time.Duration
-	// MaxObservationAge is how old an observation may be to count, and what
-	// [Stats].Pods measured of a pod's memory and processes. Default 1 m. Disk usage
-	// of pods counts for an hour, and for node conditions observations of any age.
+	// MaxObservationAge is the maximum age of an observation, and of the memory and
+	// process stats of [Stats].Pods, for use in decisions. Default 1 m. Disk usage of
+	// pods is used for an hour; for node conditions, observations of any age count.
 	MaxObservationAge time.Duration
-	// MaxParallelEvictions is how many pods may be ending at a time; those that
-	// end slowly for a soft threshold don't count when a hard one is met.
-	// Default 5; the kubelet has 1.
+	// MaxParallelEvictions is how many evicted pods may be terminating at the same time.
+	// When a hard threshold is met, pods that terminate slowly for a soft threshold don't
+	// count. Default 5; the kubelet has 1.
 	MaxParallelEvictions int
-	// ReclaimInterval is the least time between the end of one node-level reclaim
-	// of a disk and the beginning of the next, and ReclaimTimeout how long
-	// evictions wait for one. Defaults 10 s and 30 s.
+	// ReclaimInterval is the minimum time between the end of one node-level reclaim of a
+	// disk and the start of the next. ReclaimTimeout is how long evictions wait for a
+	// reclaim. Defaults 10 s and 30 s.
 	ReclaimInterval, ReclaimTimeout time.Duration
 
-	// Reclaimers are the node-level reclaims that can be tried before a pod is
-	// evicted. A [Manager] sets it to those that it was given.
+	// Reclaimers are the node-level reclaims that are tried before a pod is evicted. A
+	// [Manager] sets the field from its [Config].
 	Reclaimers []ReclaimAction
 
-	// Rank orders pods: a negative number evicts a before b. It must be a strict
-	// weak order. Default [KubeletRank].
+	// Rank orders pods: a negative result evicts a before b. It must be a strict weak
+	// order. Default [KubeletRank].
 	Rank func(a, b *Candidate) int
-	// Protect says that a pod must never be evicted, critical ones aside, which
-	// never are. Optional.
+	// Protect reports whether a pod must never be evicted. Critical pods are never
+	// evicted, with or without it. Optional.
 	Protect func(*corev1.Pod) bool
-	// Prefer says that a pod is to go before all others. Optional.
+	// Prefer reports whether a pod is evicted before all others. Optional.
 	Prefer func(*corev1.Pod) bool
 
-	// IgnoreLocalStorageLimits leaves pods alone that use more disk than their
-	// limits allow.
+	// IgnoreLocalStorageLimits disables evictions of pods that use more local storage
+	// than their limits allow.
 	IgnoreLocalStorageLimits bool
-	// IgnorePartialPodLimits judges a pod as a whole only if each of its
-	// containers has a limit. The kubelet holds what all of them use against the
-	// sum of the limits that there are.
+	// IgnorePartialPodLimits compares the usage of a whole pod with its limit only if
+	// each of its containers has a limit. The kubelet compares the usage of all
+	// containers with the sum of the limits that are set.
 	IgnorePartialPodLimits bool
 }
 
-// Validate reports every problem with p, joined.
+// Validate returns every problem with p, joined.
 func (p Policy) Validate() error {
 	var errs []error
 	seen := map[Threshold]bool{}
@@ -73,11 +74,11 @@ func (p Policy) Validate() error {
 		case v.Quantity < 0 || v.Quantity == 0 && !(v.Fraction > 0) || v.Fraction < 0:
 			errs = append(errs, fmt.Errorf("field Thresholds[%d].Value: %s is not positive", i, v))
 		case !(v.Fraction <= 1):
-			errs = append(errs, fmt.Errorf("field Thresholds[%d].Value: %s is more than there is", i, v))
+			errs = append(errs, fmt.Errorf("field Thresholds[%d].Value: %s is more than 100%%", i, v))
 		case t.GracePeriod < 0 || t.MinReclaim.Quantity < 0 || !(t.MinReclaim.Fraction >= 0):
 			errs = append(errs, fmt.Errorf("field Thresholds[%d]: %s has a negative grace period or minimum reclaim", i, t))
 		case seen[t]:
-			errs = append(errs, fmt.Errorf("field Thresholds[%d]: %s is there twice", i, t))
+			errs = append(errs, fmt.Errorf("field Thresholds[%d]: %s is set twice", i, t))
 		}
 		seen[t] = true
 	}
@@ -123,15 +124,15 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// The grace periods of evictions, in seconds.
+// Grace periods of evictions, in seconds.
 const (
-	immediateGrace = 1       // that of hard thresholds and of limits
-	defaultGrace   = 30      // of a pod that says nothing
-	longestGrace   = 1 << 31 // beyond it, durations wrap
+	immediateGrace = 1       // for hard thresholds and limits
+	defaultGrace   = 30      // for a pod without a grace period
+	longestGrace   = 1 << 31 // more would overflow a time.Duration
 )
 
-// grace returns how long a pod gets to end, in seconds. The pod workers never
-// take it for more than the pod's own.
+// grace returns the grace period of the pod's eviction in seconds. The pod workers never
+// use more than the pod's own.
 func (p Policy) grace(pod *corev1.Pod, hard bool) int64 {
 	if hard {
 		return immediateGrace

@@ -3,17 +3,18 @@ package eviction
 import "time"
 
 const (
-	// settled is how often to look where only time can change something.
-	settled = time.Second
-	// alert is how often to look after a wake-up, and alertFor how long.
-	alert    = 50 * time.Millisecond
-	alertFor = 3 * time.Second
+	// slowInterval is the evaluation interval while only the passing of time can change
+	// the decision.
+	slowInterval = time.Second
+	// alertInterval is the evaluation interval after a wake-up, for alertFor.
+	alertInterval = 50 * time.Millisecond
+	alertFor      = 3 * time.Second
 )
 
-// fastest is how fast a signal shrinks at most, per second: about what one busy machine
-// can do. A hog is not announced: while there is memory left, the kernel reports no
-// pressure, however near a threshold is.
-func (s Signal) fastest() float64 {
+// maxShrinkRate returns the maximum rate at which the signal is assumed to shrink, per
+// second: about what one busy machine can do. A fast consumer gives no warning: while
+// there is free memory, the kernel reports no pressure, however near a threshold is.
+func (s Signal) maxShrinkRate() float64 {
 	switch {
 	case s.condition() == "MemoryPressure":
 		return 8 << 30
@@ -26,17 +27,17 @@ func (s Signal) fastest() float64 {
 	}
 }
 
-// interval returns how soon to look again after d: in a quarter of the time in which the
-// nearest threshold could be met, and soon for a while after a wake-up.
+// interval returns the time from d to the next evaluation: a quarter of the time in which
+// the nearest threshold could be met, and a short time for a while after a wake-up.
 func (m *Manager) interval(d *Decision) time.Duration {
 	m.step.Lock()
 	defer m.step.Unlock()
 	next := m.cfg.MaxInterval
 	for i := range d.Thresholds {
-		next = min(next, m.until(d, &d.Thresholds[i]))
+		next = min(next, m.intervalFor(d, &d.Thresholds[i]))
 	}
-	if m.cfg.Mode != Act { // nothing will change so soon, and each look measures all pods
-		next = max(next, min(settled, m.cfg.MaxInterval))
+	if m.cfg.Mode != Act { // no action is taken, so little changes, and each evaluation measures all pods
+		next = max(next, min(slowInterval, m.cfg.MaxInterval))
 	}
 	if !m.cfg.Policy.IgnoreLocalStorageLimits {
 		next = min(next, m.limitsAt.Sub(d.At))
@@ -45,30 +46,30 @@ func (m *Manager) interval(d *Decision) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if d.At.Before(m.alertUntil) {
-		next = min(next, alert)
+		next = min(next, alertInterval)
 	}
 	return next
 }
 
-// until returns how soon to look for one threshold.
-func (m *Manager) until(d *Decision, r *Report) time.Duration {
+// intervalFor returns the interval for one threshold.
+func (m *Manager) intervalFor(d *Decision, r *Report) time.Duration {
 	switch {
 	case r.unmeasured():
 		if _, ok := find(d.Next.LastObservations, r.Threshold.Signal); !ok {
 			return m.cfg.MaxInterval
 		}
-		return settled // it was there, and may be near its threshold when it is again
+		return slowInterval // it was known before, and may be near its threshold when it is known again
 	case r.State == Fine:
-		seconds := float64(r.Observation.Available-r.Quantity) / r.Threshold.Signal.fastest() / 4
+		seconds := float64(r.Observation.Available-r.Quantity) / r.Threshold.Signal.maxShrinkRate() / 4
 		most := m.cfg.MaxInterval
-		if !r.Since.IsZero() { // met until a moment ago
-			most = settled
+		if !r.Since.IsZero() { // met recently
+			most = slowInterval
 		}
 		return time.Duration(min(seconds, most.Seconds()) * float64(time.Second))
 	case !r.Due:
-		return min(settled, r.Threshold.GracePeriod-d.At.Sub(r.Since))
-	case r.Why == whyNobody:
-		return settled
+		return min(slowInterval, r.Threshold.GracePeriod-d.At.Sub(r.Since))
+	case r.Why == whyNoVictim:
+		return slowInterval
 	default:
 		return m.cfg.MinInterval
 	}

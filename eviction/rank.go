@@ -11,63 +11,61 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Candidate is a pod with all that decides about its place in the order in which
-// pods are evicted.
+// Candidate is a pod with all facts that determine its place in the eviction order.
 type Candidate struct {
 	// Pod is the pod. It must not be modified.
 	Pod *corev1.Pod
-	// Priority and QOS are those of the pod.
+	// Priority and QOS are the pod's priority and QoS class.
 	Priority int32
 	QOS      corev1.PodQOSClass
-	// Usage is what the pod uses of what the node lacks, and so what is expected
-	// to become free.
+	// Usage is what the pod uses of the starved resource, which is what its eviction is
+	// expected to free.
 	Usage Usage
-	// Request is what it asks for of it, in the unit of Usage, and Excess how
-	// much more than that it uses: negative for one that uses less.
+	// Request is the pod's request for that resource, in the unit of Usage. Excess is
+	// Usage minus Request, negative if the pod uses less than it requests.
 	Request, Excess int64
-	// Exceeds says that it uses more than it asks for.
+	// Exceeds reports whether the pod uses more than it requests.
 	Exceeds bool
-	// Preferred says that [Policy.Prefer] chose it.
+	// Preferred reports whether [Policy.Prefer] selected the pod.
 	Preferred bool
-	// Missing says that there is no figure of its usage and should be one, and
-	// Overdue that this is so for longer than [Policy.StatsGrace].
+	// Missing reports whether the pod's usage is unknown but should be known, and Overdue
+	// whether it has been unknown for longer than [Policy.StatsGrace].
 	Missing, Overdue bool
-	// Kept is why the pod is not evicted, whatever its place; empty for one that
-	// may be.
+	// Kept is the reason why the pod must not be evicted; empty if it may be.
 	Kept string
 }
 
-// Reasons of [Candidate.Kept].
+// Values of [Candidate.Kept].
 const (
-	// KeptCritical is a pod that the node depends on.
+	// KeptCritical: the pod is critical, as static and mirror pods are.
 	KeptCritical = "critical"
-	// KeptProtected is one that [Policy.Protect] names.
+	// KeptProtected: [Policy.Protect] selected the pod.
 	KeptProtected = "protected"
-	// KeptEnded is one that has nothing to lose any more.
+	// KeptEnded: the pod's phase is Succeeded or Failed.
 	KeptEnded = "has ended"
-	// KeptEnding is one whose eviction is under way.
+	// KeptEnding: the pod is being evicted.
 	KeptEnding = "is being evicted"
-	// KeptFailed is one that could not be killed a moment ago.
+	// KeptFailed: the pod could not be killed and may not be retried yet.
 	KeptFailed = "could not be killed"
-	// KeptUnmeasured is one whose figures are missing for less than
+	// KeptUnmeasured: the pod's stats have been missing for less than
 	// [Policy.StatsGrace].
-	KeptUnmeasured = "has no figures yet"
-	// KeptUseless is one whose end would free nothing of what the node lacks.
+	KeptUnmeasured = "has no stats yet"
+	// KeptUseless: evicting the pod would free nothing of the starved resource.
 	KeptUseless = "frees nothing"
 )
 
-// KubeletRank is the kubelet's order: pods that use more than they ask for, then
-// those of lower priority, then those that exceed their request by more.
+// KubeletRank is the kubelet's order: pods that use more than they request first, then by
+// ascending priority, then by descending excess over the request.
 func KubeletRank(a, b *Candidate) int {
 	return cmp.Or(
-		first(a.Exceeds, b.Exceeds),
+		trueFirst(a.Exceeds, b.Exceeds),
 		cmp.Compare(a.Priority, b.Priority),
 		cmp.Compare(b.Excess, a.Excess),
 	)
 }
 
-// QoSFirst evicts BestEffort pods before Burstable ones and those before
-// Guaranteed ones, and orders each class as [KubeletRank] does.
+// QoSFirst orders BestEffort pods before Burstable and Burstable before Guaranteed ones,
+// and the pods of each class by [KubeletRank].
 func QoSFirst(a, b *Candidate) int {
 	return cmp.Or(cmp.Compare(qosPlace(a.QOS), qosPlace(b.QOS)), KubeletRank(a, b))
 }
@@ -83,8 +81,8 @@ func qosPlace(class corev1.PodQOSClass) int {
 	}
 }
 
-// first orders what is before what is not.
-func first(a, b bool) int {
+// trueFirst orders true before false.
+func trueFirst(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
@@ -95,8 +93,8 @@ func first(a, b bool) int {
 	}
 }
 
-// missingPlace is where pods without figures are: before all others once that is
-// overdue, and after them until then.
+// missingPlace orders pods without stats: after all others during StatsGrace, and before
+// them after that.
 func (c *Candidate) missingPlace() int {
 	switch {
 	case c.Overdue:
@@ -108,11 +106,11 @@ func (c *Candidate) missingPlace() int {
 	}
 }
 
-// Rank returns all pods of obs in the order in which they are evicted for the
-// signal, those included that are kept. Preferred pods are first, then those whose
-// figures are overdue; [Policy.Rank] decides about the rest, then the later start,
-// then the UID, so that the order of the input never matters. Those that could not be
-// killed come after all others, the one that was tried last at the end.
+// Rank returns all pods of obs in the order in which they are evicted for the signal,
+// including those that must not be evicted. Preferred pods are first, then those whose
+// stats are overdue. [Policy.Rank] orders the rest, then the later start time, then the
+// UID, so that the order of the input never matters. Pods that could not be killed come
+// after all others, the most recently tried one last.
 func Rank(signal Signal, s State, obs Observations, p Policy, now time.Time) []Candidate {
 	p = p.withDefaults()
 	m := signal.measure(s.layout(obs.Node.Layout))
@@ -126,24 +124,24 @@ func Rank(signal Signal, s State, obs Observations, p Policy, now time.Time) []C
 		if since := s.StatsMissingSince[pod.UID]; c.Missing && !since.IsZero() {
 			c.Overdue = now.Sub(since) >= p.StatsGrace
 		}
-		c.Kept = kept(&c, &s, &p, now)
+		c.Kept = keptReason(&c, &s, &p, now)
 		all = append(all, c)
 	}
 	slices.SortFunc(all, func(a, b Candidate) int {
 		return cmp.Or(
 			s.NotBefore[a.Pod.UID].Compare(s.NotBefore[b.Pod.UID]),
-			first(a.Preferred, b.Preferred),
+			trueFirst(a.Preferred, b.Preferred),
 			cmp.Compare(a.missingPlace(), b.missingPlace()),
 			p.Rank(&a, &b),
-			started(b.Pod).Compare(started(a.Pod)), // the one that has done less goes first
+			started(b.Pod).Compare(started(a.Pod)), // the younger pod first
 			cmp.Compare(a.Pod.UID, b.Pod.UID),
 		)
 	})
 	return all
 }
 
-// kept returns why a pod is not evicted.
-func kept(c *Candidate, s *State, p *Policy, now time.Time) string {
+// keptReason returns why the pod must not be evicted, empty if it may be.
+func keptReason(c *Candidate, s *State, p *Policy, now time.Time) string {
 	switch {
 	case podspec.IsCritical(c.Pod):
 		return KeptCritical
@@ -164,7 +162,7 @@ func kept(c *Candidate, s *State, p *Policy, now time.Time) string {
 	}
 }
 
-// started returns when the pod came to the node, as far as it says so.
+// started returns the pod's start time, or its creation time if it has none.
 func started(pod *corev1.Pod) time.Time {
 	if pod.Status.StartTime != nil {
 		return pod.Status.StartTime.Time
@@ -172,7 +170,7 @@ func started(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// A measure reads one signal's figures of pods.
+// measure extracts one signal's usage from pod stats.
 type measure struct {
 	signal   Signal
 	parts    parts
@@ -183,7 +181,7 @@ func (s Signal) measure(layout Layout) measure {
 	return measure{signal: s, parts: s.partsOn(layout), resource: s.resource()}
 }
 
-// candidate returns the pod with what it uses and asks for. stats may be nil.
+// candidate returns the pod with its usage and request. stats may be nil.
 func (m measure) candidate(pod *corev1.Pod, stats *PodStats) Candidate {
 	c := Candidate{Pod: pod, Priority: podspec.Priority(pod), QOS: podspec.QOSClass(pod)}
 	var measured bool
@@ -199,8 +197,8 @@ func (m measure) candidate(pod *corev1.Pod, stats *PodStats) Candidate {
 	return c
 }
 
-// request returns what the pod asks for of one resource, with its overhead if it asks for
-// something.
+// request returns the pod's request for one resource, with its overhead if the containers
+// request anything.
 func request(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	all := podspec.Requests(pod)[name]
 	if all.Cmp(pod.Spec.Overhead[name]) == 0 {
@@ -209,8 +207,8 @@ func request(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	return all.Value()
 }
 
-// usage returns what the pod uses of the signal; ok is false for a signal that
-// nothing of a pod counts towards.
+// usage returns what the pod uses of the signal. ok is false if nothing of a pod counts
+// towards the signal.
 func (m measure) usage(pod *corev1.Pod, stats *PodStats) (u Usage, ok bool) {
 	switch {
 	case m.signal.isDisk() && m.parts == parts{}:
@@ -226,7 +224,7 @@ func (m measure) usage(pod *corev1.Pod, stats *PodStats) (u Usage, ok bool) {
 	}
 }
 
-// memory returns the pod's working set, that of its containers if only they are
+// memory returns the pod's working set, or the sum of its containers' if only those are
 // known.
 func memory(stats *PodStats) Usage {
 	if stats.Memory.Known() {
@@ -239,7 +237,7 @@ func memory(stats *PodStats) Usage {
 	return sum
 }
 
-// disk adds up the parts of the pod that are on the disk.
+// disk returns the sum of the pod's parts that are on the disk.
 func (m measure) disk(pod *corev1.Pod, stats *PodStats) (sum Usage) {
 	pick := func(d DiskUsage) Usage { return d.Bytes }
 	if m.resource == resourceInodes {
@@ -259,14 +257,15 @@ func (m measure) disk(pod *corev1.Pod, stats *PodStats) (sum Usage) {
 	}
 	for i := range stats.Volumes {
 		v := &stats.Volumes[i]
-		if m.parts.volumes && goesWithPod(volume(pod, v.Name)) {
+		if m.parts.volumes && isDeletedWithPod(volume(pod, v.Name)) {
 			sum = sum.plus(pick(v.DiskUsage))
 		}
 	}
 	return sum
 }
 
-// plus adds what is known of u; the sum is as old as its oldest part.
+// plus adds v to u; an unknown value counts as zero. The time of the sum is that of its
+// oldest part.
 func (u Usage) plus(v Usage) Usage {
 	if !v.Known() {
 		return u
@@ -287,16 +286,16 @@ func volume(pod *corev1.Pod, name string) *corev1.Volume {
 	return nil
 }
 
-// goesWithPod says whether the volume is on the node's disk and removed with the
-// pod. What is in a host path stays, and memory is no disk.
-func goesWithPod(v *corev1.Volume) bool {
+// isDeletedWithPod reports whether the volume is on the node's disk and deleted with the
+// pod. Host paths are not deleted, and memory is not disk.
+func isDeletedWithPod(v *corev1.Volume) bool {
 	if v == nil {
 		return false
 	}
 	return v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault || v.ConfigMap != nil || v.GitRepo != nil
 }
 
-// inFlight returns the eviction of the pod that is under way, if one is.
+// inFlight returns the pod's eviction in progress, or nil.
 func (s *State) inFlight(uid types.UID) *InFlight {
 	for i := range s.InFlight {
 		if s.InFlight[i].UID == uid {

@@ -35,37 +35,37 @@ func TestKubeletRankOfMemory(t *testing.T) {
 		want []string
 	}{
 		{
-			"above the request goes before below it, whatever the priority",
+			"above the request comes before below it, whatever the priority",
 			[]*corev1.Pod{newPod("below", asks(memory, "2Gi"), priority(-5)), newPod("above", asks(memory, "1Gi"), priority(5))},
 			[]int64{gi, gi + 1},
 			[]string{"above", "below"},
 		},
 		{
-			"exactly the request is not above it",
+			"usage equal to the request is not above it",
 			[]*corev1.Pod{newPod("equal", asks(memory, "1Gi")), newPod("above", asks(memory, "1Gi"), priority(9))},
 			[]int64{gi, gi + 1},
 			[]string{"above", "equal"},
 		},
 		{
-			"lower priority goes first",
+			"lower priority comes first",
 			[]*corev1.Pod{newPod("high", priority(100)), newPod("low", priority(-100)), newPod("none")},
 			[]int64{3 * gi, gi, 2 * gi},
 			[]string{"low", "none", "high"},
 		},
 		{
-			"the larger excess goes first, not the larger use",
+			"the larger excess comes first, not the larger usage",
 			[]*corev1.Pod{newPod("large", asks(memory, "10Gi")), newPod("hog", asks(memory, "1Gi"))},
 			[]int64{11 * gi, 5 * gi},
 			[]string{"hog", "large"},
 		},
 		{
-			"below the request, the one that is nearer to it goes first",
+			"below the request, the pod nearer to it comes first",
 			[]*corev1.Pod{newPod("far", asks(memory, "10Gi")), newPod("near", asks(memory, "2Gi"))},
 			[]int64{gi, gi},
 			[]string{"near", "far"},
 		},
 		{
-			"a limit stands for the request that is not there",
+			"a limit replaces a missing request",
 			[]*corev1.Pod{newPod("limited", limited(memory, "2Gi")), newPod("free")},
 			[]int64{gi, mi},
 			[]string{"free", "limited"},
@@ -95,7 +95,7 @@ func TestRankOfProcesses(t *testing.T) {
 	require.Equal(t, []string{"many", "few", "high"}, names(got))
 }
 
-// What of a pod counts on which disk.
+// Which parts of a pod count on which disk.
 func TestRankOfDisksByLayout(t *testing.T) {
 	t.Parallel()
 	pod := newPod("a", emptyDir("data", "", ""))
@@ -126,9 +126,9 @@ func TestRankOfDisksByLayout(t *testing.T) {
 	require.EqualValues(t, 111, got.Usage.Value)
 }
 
-// kubernetes#35017, kubernetes#128604: what the end of a pod does not free does not
-// make it a victim.
-func TestVolumesThatDoNotGoWithThePod(t *testing.T) {
+// kubernetes#35017, kubernetes#128604: data that is not deleted with the pod does not make
+// it a victim.
+func TestRank_VolumesThatAreNotDeletedWithThePod(t *testing.T) {
 	t.Parallel()
 	for name, volume := range map[string]podOption{
 		"host path": hostPath("data"),
@@ -143,8 +143,8 @@ func TestVolumesThatDoNotGoWithThePod(t *testing.T) {
 	}
 }
 
-// Row 4 of the defects: bytes asked for were held against inodes.
-func TestInodesAreNotComparedWithBytes(t *testing.T) {
+// A kubelet defect: requested bytes are compared with inodes.
+func TestRank_InodesAreNotComparedWithBytes(t *testing.T) {
 	t.Parallel()
 	pods := []*corev1.Pod{newPod("ten"), newPod("hog", asks(corev1.ResourceEphemeralStorage, "10Gi"))}
 	got := ranked(eviction.NodeFSInodesFree, eviction.SingleFS, eviction.Policy{}, pods,
@@ -153,8 +153,8 @@ func TestInodesAreNotComparedWithBytes(t *testing.T) {
 	require.Zero(t, got[0].Request)
 }
 
-// Row 3 of the defects: a pod whose figures are not there yet went first.
-func TestPodWithoutStatsWaitsForItsFigures(t *testing.T) {
+// A kubelet defect: a pod without stats is evicted first.
+func TestRank_PodWithoutStatsIsNotEvictedDuringStatsGrace(t *testing.T) {
 	t.Parallel()
 	pods := []*corev1.Pod{newPod("new", priority(1000)), newPod("hog", priority(-1))}
 	rank := func(state eviction.State, now time.Time, stats ...eviction.PodStats) []eviction.Candidate {
@@ -167,13 +167,13 @@ func TestPodWithoutStatsWaitsForItsFigures(t *testing.T) {
 
 	since := eviction.State{StatsMissingSince: map[types.UID]time.Time{pods[0].UID: epoch()}}
 	require.Equal(t, []string{"hog", "new"}, names(rank(since, epoch().Add(2*time.Minute-1), hog)))
-	require.Equal(t, []string{"new", "hog"}, names(rank(since, epoch().Add(2*time.Minute), hog)), "the kubelet's order, once figures are overdue")
+	require.Equal(t, []string{"new", "hog"}, names(rank(since, epoch().Add(2*time.Minute), hog)), "the kubelet's order, once stats are overdue")
 	require.Equal(t, []string{"hog", "new"}, names(rank(since, epoch().Add(2*time.Minute-1), hog,
-		eviction.PodStats{UID: pods[0].UID})), "stats without the figure are none")
+		eviction.PodStats{UID: pods[0].UID})), "stats without the value count as missing")
 }
 
-// The cgroup of a pod that has just succeeded is gone while the pod is still active.
-func TestPodThatLosesItsFiguresIsNotTheFirstToGo(t *testing.T) {
+// The cgroup of a pod that has just succeeded is removed while the pod is still active.
+func TestRank_PodThatLosesItsStatsIsNotFirst(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.MemoryAvailable, gi))
 	h.add(newPod("old", priority(1000)), memoryStats(newPod("old"), gi))
@@ -185,15 +185,15 @@ func TestPodThatLosesItsFiguresIsNotTheFirstToGo(t *testing.T) {
 	require.Equal(t, []string{"old"}, victims(h.look(time.Minute, memoryIs(gi/2))), "two minutes are too long")
 
 	h.look(time.Second, memoryIs(2*gi))
-	require.Equal(t, []string{"hog"}, victims(h.look(time.Hour, memoryIs(gi/2))), "that was another time")
+	require.Equal(t, []string{"hog"}, victims(h.look(time.Hour, memoryIs(gi/2))), "the earlier shortage does not count")
 	st := memoryStats(newPod("old"), gi)
 	h.stats[st.UID] = &st
 	h.look(time.Minute, memoryIs(gi/2))
 	delete(h.stats, newPod("old").UID)
-	require.Equal(t, []string{"hog"}, victims(h.look(2*time.Minute, memoryIs(gi/2))), "they were back meanwhile")
+	require.Equal(t, []string{"hog"}, victims(h.look(2*time.Minute, memoryIs(gi/2))), "the stats were known in between")
 }
 
-func TestMemoryOfContainersStandsForThatOfThePod(t *testing.T) {
+func TestRank_MemoryOfContainersReplacesThatOfThePod(t *testing.T) {
 	t.Parallel()
 	pod := newPod("a")
 	got := ranked(eviction.MemoryAvailable, "", eviction.Policy{}, []*corev1.Pod{pod}, eviction.PodStats{
@@ -249,9 +249,9 @@ func TestProtectAndPrefer(t *testing.T) {
 	}
 }
 
-// The order must not depend on that of the input, and the packed comparison must
-// be the same as the one that is written out.
-func TestRankIsOneOrderWhateverTheInput(t *testing.T) {
+// The order must not depend on that of the input, and must match the order that the test
+// computes by itself.
+func TestRank_IsIndependentOfTheInputOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -266,7 +266,7 @@ func TestRankIsOneOrderWhateverTheInput(t *testing.T) {
 	}
 }
 
-// randomPods have figures that often are equal, or missing.
+// randomPods returns pods whose stats are often equal or missing.
 func randomPods(r *rand.Rand, n int) (pods []*corev1.Pod, stats []eviction.PodStats) {
 	for i := range n {
 		pod := newPod(fmt.Sprintf("p%d", i), priority(int32(r.IntN(4)-1)), emptyDir("data", "", ""))
@@ -295,9 +295,9 @@ func randomPods(r *rand.Rand, n int) (pods []*corev1.Pod, stats []eviction.PodSt
 	return pods, stats
 }
 
-// What a pod asks for is counted as everywhere else, but overhead only for a pod that asks
-// for something.
-func TestRequestIsThatOfPodspec(t *testing.T) {
+// A pod's request is computed as everywhere else, but its overhead counts only if it
+// requests anything.
+func TestRank_RequestIsThatOfPodspec(t *testing.T) {
 	t.Parallel()
 	amounts := []string{"0", "1", "1500m", "0.3Gi", "64Mi", "1Gi", "100M"}
 	for seed := range uint64(500) {
@@ -353,7 +353,7 @@ func TestRequestIsThatOfPodspec(t *testing.T) {
 	}
 }
 
-func TestKeptPods(t *testing.T) {
+func TestRank_KeptPods(t *testing.T) {
 	t.Parallel()
 	pods := []*corev1.Pod{newPod("ended"), newPod("ending"), newPod("failed"), newPod("retried"), newPod("useless")}
 	pods[0].Status.Phase = corev1.PodSucceeded

@@ -10,9 +10,10 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// TestReclaim_ReachesPodsWithFiguresOfAnyAge: a round of reclaims began anew with
-// containers when its figures were as old as the interval between two rounds.
-func TestReclaim_ReachesPodsWithFiguresOfAnyAge(t *testing.T) {
+// TestReclaim_IsFollowedByEvictionsWithObservationsOfAnyAge: a round of reclaims once
+// started again with containers when its observations were as old as the interval between
+// two rounds.
+func TestReclaim_IsFollowedByEvictionsWithObservationsOfAnyAge(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ period, every time.Duration }{
 		{0, 10 * time.Second}, // of the caller of Evaluate
@@ -22,7 +23,7 @@ func TestReclaim_ReachesPodsWithFiguresOfAnyAge(t *testing.T) {
 		{30 * time.Second, time.Second},
 		{30 * time.Second, 10 * time.Second},
 	} {
-		t.Run(fmt.Sprintf("figures each %v, looks each %v", tt.period, tt.every), func(t *testing.T) {
+		t.Run(fmt.Sprintf("observations every %v, evaluations every %v", tt.period, tt.every), func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			n.instant = true
@@ -44,9 +45,9 @@ func TestReclaim_ReachesPodsWithFiguresOfAnyAge(t *testing.T) {
 	}
 }
 
-// TestReclaim_ANewRoundBeginsAfterEvictions: pods that can't free enough don't keep a
-// second round away.
-func TestReclaim_ANewRoundBeginsAfterEvictions(t *testing.T) {
+// TestReclaim_NewRoundStartsAfterEvictions: pods that can't free enough don't prevent a
+// second round.
+func TestReclaim_NewRoundStartsAfterEvictions(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.NodeFSAvailable, gi))
 	h.policy.Reclaimers = []eviction.ReclaimAction{eviction.DeleteImages}
@@ -54,6 +55,6 @@ func TestReclaim_ANewRoundBeginsAfterEvictions(t *testing.T) {
 	full := saw(eviction.NodeFSAvailable, 0, 10*gi)
 	h.look(0, full)
 	h.state.Reclaims = map[eviction.ReclaimAction]eviction.Reclaim{eviction.DeleteImages: {Began: h.now, Ended: h.now.Add(time.Second)}}
-	require.Equal(t, []string{"a"}, victims(h.look(time.Hour, full)), "an hour with no look is no reason for another round")
+	require.Equal(t, []string{"a"}, victims(h.look(time.Hour, full)), "an hour without an evaluation does not start another round")
 	require.Len(t, h.look(10*time.Second, full).Reclaim, 1)
 }

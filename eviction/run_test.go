@@ -33,16 +33,16 @@ func running(t *testing.T, n *node, cfg eviction.Config) (m *eviction.Manager, s
 	}
 }
 
-func TestRunLooksMoreOftenNearAThreshold(t *testing.T) {
+func TestRun_EvaluatesMoreOftenNearAThreshold(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		available int64
-		want      int // looks in a minute
+		want      int // evaluations in a minute
 	}{
 		{"far away: every 10 s", 1 << 50, 6},
 		{"8 GiB away: a quarter of the second that it could take", 8*gi + mi, 239},
 		{"almost there: as often as allowed", 2 * mi, 600},
-		{"due, and nobody to evict: every second", 0, 60},
+		{"due, and no pod can be evicted: every second", 0, 60},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestRunLooksMoreOftenNearAThreshold(t *testing.T) {
 	}
 }
 
-func TestASoftThresholdIsActedUponWhenItsGracePeriodEnds(t *testing.T) {
+func TestRun_ActsWhenAGracePeriodEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		n.instant = true
@@ -76,8 +76,8 @@ func TestASoftThresholdIsActedUponWhenItsGracePeriodEnds(t *testing.T) {
 	})
 }
 
-// The figure to reach is 250 ms for 99 of 100; the kubelet looks every 10 s.
-func TestCrossingToKillByPollingAlone(t *testing.T) {
+// The goal is 250 ms in 99 of 100 cases; the kubelet evaluates every 10 s.
+func TestRun_PollingKillsSoonAfterAThresholdIsCrossed(t *testing.T) {
 	var all []time.Duration
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestCrossingToKillByPollingAlone(t *testing.T) {
 	require.LessOrEqual(t, all[len(all)*99/100], 250*time.Millisecond)
 }
 
-// waker wakes when it is told to.
+// waker is a Waker that the test triggers.
 type waker struct {
 	calls  atomic.Int64
 	fail   int64
@@ -142,7 +142,7 @@ func (w *waker) Watch(ctx context.Context, levels func() []eviction.Level, wake 
 	}
 }
 
-func TestAWakeUpIsALookAndMoreSoonAfter(t *testing.T) {
+func TestRun_WakeUpEvaluatesAtOnceAndOftenAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, looks := newNode(t), &atomic.Int64{}
 		n.saw(eviction.MemoryAvailable, 1<<50, 1<<51)
@@ -162,14 +162,14 @@ func TestAWakeUpIsALookAndMoreSoonAfter(t *testing.T) {
 		require.EqualValues(t, 2, looks.Load())
 		require.Equal(t, "memory stalls", woken)
 		require.Equal(t, []eviction.Level{{Signal: eviction.MemoryAvailable, Available: mi}}, w.levels)
-		require.Empty(t, n.calls, "pressure alone kills nobody")
+		require.Empty(t, n.calls, "pressure alone evicts no pod")
 		time.Sleep(5*time.Second + time.Millisecond)
 		require.InDelta(t, 62, looks.Load(), 3, "every 50 ms for 3 s")
 		stop()
 	})
 }
 
-func TestAWakerThatFailsIsTriedAgain(t *testing.T) {
+func TestRun_FailedWakerIsRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		w := &waker{fail: 2, now: make(chan string)}
@@ -188,7 +188,7 @@ func TestAWakerThatFailsIsTriedAgain(t *testing.T) {
 	})
 }
 
-func TestRunEndsWithItsContext(t *testing.T) {
+func TestRun_ReturnsWhenItsContextIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		n.saw(eviction.NodeFSAvailable, 0, gi)
@@ -205,7 +205,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestTriggerLooksAtOnce(t *testing.T) {
+func TestTrigger_EvaluatesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, looks := newNode(t), &atomic.Int64{}
 		cfg := n.config()
@@ -215,7 +215,7 @@ func TestTriggerLooksAtOnce(t *testing.T) {
 		synctest.Wait()
 		require.EqualValues(t, 2, looks.Load())
 		n.mu.Lock()
-		n.nodeErr = errors.New("gone") // is logged, and no reason to end
+		n.nodeErr = errors.New("gone") // is logged and does not end Run
 		n.mu.Unlock()
 		m.Trigger()
 		synctest.Wait()

@@ -6,15 +6,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Resources that only events and messages name.
+// Resource names that occur only in events and messages.
 const (
 	resourceInodes corev1.ResourceName = "inodes"
 	resourcePIDs   corev1.ResourceName = "pids"
 )
 
-// allSignals are in the order in which thresholds that are due at once are acted upon:
-// what kills the node soonest is first, bytes come before inodes, and the thresholds that
-// were set before those of containerfs, which follow from them.
+// allSignals returns all signals in the order in which thresholds that are due at the
+// same time are acted on: the most dangerous shortage first, bytes before inodes, and
+// containerfs signals last, because their thresholds follow from the others.
 func allSignals() []Signal {
 	return []Signal{
 		MemoryAvailable, AllocatableMemoryAvailable, PIDAvailable,
@@ -24,13 +24,13 @@ func allSignals() []Signal {
 	}
 }
 
-// index returns the place of s in allSignals, -1 for one that does not exist.
+// index returns the place of s in allSignals, -1 if s does not exist.
 func (s Signal) index() int { return slices.Index(allSignals(), s) }
 
-// urgency is the index, but the same for both signals of memory.
+// urgency returns the index, with the same value for both memory signals.
 func (s Signal) urgency() int { return max(s.index(), 1) }
 
-// resource is what the signal is of, as events and messages name it.
+// resource returns the resource of the signal, as named in events and messages.
 func (s Signal) resource() corev1.ResourceName {
 	switch s {
 	case MemoryAvailable, AllocatableMemoryAvailable:
@@ -44,7 +44,7 @@ func (s Signal) resource() corev1.ResourceName {
 	}
 }
 
-// condition is the node condition that the signal tells of.
+// condition returns the node condition of the signal.
 func (s Signal) condition() corev1.NodeConditionType {
 	switch s {
 	case MemoryAvailable, AllocatableMemoryAvailable:
@@ -56,18 +56,18 @@ func (s Signal) condition() corev1.NodeConditionType {
 	}
 }
 
-// isDisk says whether what a killed pod held is free only when it was cleaned
-// up, and not when its processes have ended.
+// isDisk reports whether the signal is of a disk. The disk space of a killed pod is free
+// only when the pod was cleaned up, not when its processes have exited.
 func (s Signal) isDisk() bool { return s.condition() == corev1.NodeDiskPressure }
 
-// inBytes says whether amounts of the signal are bytes, and not counts.
+// inBytes reports whether amounts of the signal are bytes and not counts.
 func (s Signal) inBytes() bool {
 	r := s.resource()
 	return r == corev1.ResourceMemory || r == corev1.ResourceEphemeralStorage
 }
 
-// source returns the signal of the same device whose thresholds also stand for
-// the containerfs signal s.
+// source returns the signal of the same filesystem whose thresholds also apply to the
+// containerfs signal s.
 func (s Signal) source(layout Layout) Signal {
 	switch {
 	case s == ContainerFSAvailable && layout == DedicatedImageFS:
@@ -81,10 +81,10 @@ func (s Signal) source(layout Layout) Signal {
 	}
 }
 
-// parts are the places where a pod keeps things on disks.
+// parts are the places where a pod has data on disk.
 type parts struct{ rootfs, logs, volumes bool }
 
-// partsOn returns which parts of a pod take space of the disk that s is of.
+// partsOn returns which parts of a pod are on the disk of s.
 func (s Signal) partsOn(layout Layout) parts {
 	switch s {
 	case NodeFSAvailable, NodeFSInodesFree:
@@ -101,19 +101,18 @@ func (s Signal) partsOn(layout Layout) parts {
 	return parts{rootfs: true, logs: true, volumes: true}
 }
 
-// ReclaimAction is something that frees a disk without evicting a pod.
+// ReclaimAction is an action that frees disk space without evicting a pod.
 type ReclaimAction string
 
-// Actions, in the order in which they are taken.
+// Actions, in the order in which they run.
 const (
-	// DeleteContainers removes containers that have ended.
+	// DeleteContainers deletes dead containers.
 	DeleteContainers ReclaimAction = "delete unused containers"
-	// DeleteImages removes images that no container uses.
+	// DeleteImages deletes images that no container uses.
 	DeleteImages ReclaimAction = "delete unused images"
 )
 
-// reclaims returns what frees the disk that s is of, nothing for memory and
-// processes.
+// reclaims reports which actions free the disk of s: neither for memory and processes.
 func (s Signal) reclaims(layout Layout) (containers, images bool) {
 	if !s.isDisk() {
 		return false, false

@@ -9,22 +9,21 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Value is an amount: of bytes or a count, or a part of what there is in all.
-// The zero value is nothing.
+// Value is an amount: a number of bytes, a count, or a fraction of the capacity. The zero
+// value is zero.
 type Value struct {
-	// Quantity is the amount, and Format how to write it down. Of an amount that is not
-	// a whole number of 64 bits, it is the next larger one or the largest, and Text is
-	// the amount itself, such as 1500m.
+	// Quantity is the amount, Format how it is printed. If the amount is not a whole
+	// number that fits into 64 bits, Quantity is rounded up or the maximum, and Text is
+	// the amount as written, such as 1500m.
 	Quantity int64
 	Format   resource.Format
 	Text     string
-	// Fraction is the part of the capacity if it is not 0: 0.1 are ten percent.
+	// Fraction is the fraction of the capacity, if not 0: 0.1 is ten percent.
 	Fraction float32
 }
 
-// Of returns the amount for the given capacity. A fraction is taken of it in
-// floating point, as the kubelet does: ten percent of 10 are 1, and of
-// 1000000000000 a few thousand more than a tenth.
+// Of returns the amount for the given capacity. Fractions are float32, as in the kubelet:
+// ten percent of 10 are 1, and of 1000000000000 a few thousand more than a tenth.
 func (v Value) Of(capacity int64) int64 {
 	if v.Fraction != 0 {
 		if part := float64(capacity) * float64(v.Fraction); part < math.MaxInt64 {
@@ -35,8 +34,8 @@ func (v Value) Of(capacity int64) int64 {
 	return v.Quantity
 }
 
-// plus adds two amounts, up to the largest number: a sum that wraps is a negative
-// usage, or a target that is reached already.
+// plus adds two amounts and returns at most the largest int64: an overflow would give a
+// negative usage, or a target that is already reached.
 func plus(a, b int64) int64 {
 	if a > 0 && b > math.MaxInt64-a {
 		return math.MaxInt64
@@ -44,7 +43,7 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// String returns what the value would be in a configuration.
+// String returns the value as written in a configuration.
 func (v Value) String() string {
 	if v.Fraction != 0 {
 		return strconv.FormatFloat(float64(v.Fraction*100), 'g', 6, 32) + "%"
@@ -55,7 +54,7 @@ func (v Value) String() string {
 // MarshalText returns String.
 func (v Value) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
-// text returns the amount for the given capacity as messages have it.
+// text returns the amount for the given capacity as printed in messages.
 func (v Value) text(capacity int64) string {
 	switch {
 	case v.Text != "":
@@ -67,7 +66,7 @@ func (v Value) text(capacity int64) string {
 	}
 }
 
-// amount writes down an amount of the signal as messages have it.
+// amount returns an amount of the signal as printed in messages.
 func (s Signal) amount(n int64) string {
 	format := resource.DecimalSI
 	if s.inBytes() {
@@ -76,26 +75,24 @@ func (s Signal) amount(n int64) string {
 	return resource.NewQuantity(n, format).String()
 }
 
-// Threshold is an amount of a signal below which something has to be done. It is
-// comparable.
+// Threshold is an amount of a signal that must stay available. It is comparable.
 type Threshold struct {
-	// Signal is what the threshold is on.
+	// Signal is the signal that the threshold applies to.
 	Signal Signal `json:"signal"`
 	// Value is the amount: the threshold is met when less is available.
 	Value Value `json:"value"`
-	// GracePeriod is how long it has to be met before a pod is evicted. A
-	// threshold without one is hard, one with it soft.
+	// GracePeriod is how long the threshold must be met before a pod is evicted. A
+	// threshold without a grace period is hard, one with it is soft.
 	GracePeriod time.Duration `json:"gracePeriod,omitzero"`
-	// MinReclaim is how much more than Value is to be available before reclaiming
-	// ends.
+	// MinReclaim is how much more than Value must be available before reclaiming ends.
 	MinReclaim Value `json:"minReclaim,omitzero"`
 }
 
-// Hard says whether pods are evicted as soon as the threshold is met, and get no
-// time to end.
+// Hard reports whether pods are evicted as soon as the threshold is met, with a grace
+// period of one second.
 func (t Threshold) Hard() bool { return t.GracePeriod == 0 }
 
-// String returns the threshold as a flag has it, with its grace period.
+// String returns the threshold as in the kubelet's flags, followed by its grace period.
 func (t Threshold) String() string {
 	s := string(t.Signal) + "<" + t.Value.String()
 	if t.Hard() {
@@ -104,9 +101,8 @@ func (t Threshold) String() string {
 	return s + " (soft, " + t.GracePeriod.String() + ")"
 }
 
-// thresholdsFor returns the thresholds with the node's layout: the filesystem of the
-// writable layers is always the same as one of the two others, and has the thresholds of
-// that.
+// thresholdsFor returns the thresholds for the node's layout. The filesystem of the
+// writable layers is always the node's or the image filesystem, and gets its thresholds.
 func thresholdsFor(thresholds []Threshold, layout Layout) (all []Threshold) {
 	for _, t := range thresholds {
 		if t.Signal == ContainerFSAvailable || t.Signal == ContainerFSInodesFree {
@@ -122,9 +118,9 @@ func thresholdsFor(thresholds []Threshold, layout Layout) (all []Threshold) {
 	return all
 }
 
-// Reserved returns what the hard thresholds keep free of a node's capacity, and pods therefore
-// can't use: memory and ephemeral storage. The last of several thresholds on the same signal
-// counts.
+// Reserved returns what the hard thresholds keep free of a node's capacity, so that pods
+// can't use it: memory and ephemeral storage. If there are several thresholds for one
+// signal, the last one counts.
 func Reserved(capacity corev1.ResourceList, thresholds []Threshold) corev1.ResourceList {
 	reserved := corev1.ResourceList{}
 	for _, t := range thresholds {

@@ -12,8 +12,8 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// kubernetes#129616: images go before pods, in steps that are measured.
-func TestReclaimStepsComeBeforeVictims(t *testing.T) {
+// kubernetes#129616: images are deleted before pods are evicted, with a measurement after each step.
+func TestReclaim_ComesBeforeEvictions(t *testing.T) {
 	t.Parallel()
 	full := saw(eviction.NodeFSAvailable, 0, 10*gi)
 	for _, tt := range []struct {
@@ -54,7 +54,7 @@ func TestReclaimStepsComeBeforeVictims(t *testing.T) {
 	}
 }
 
-func TestEvictionsWaitForAReclaimAWhileOnly(t *testing.T) {
+func TestReclaim_EvictionsWaitOnlyForReclaimTimeout(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.NodeFSAvailable, gi), hard(eviction.MemoryAvailable, gi))
 	h.policy.Reclaimers = []eviction.ReclaimAction{eviction.DeleteImages}
@@ -69,8 +69,8 @@ func TestEvictionsWaitForAReclaimAWhileOnly(t *testing.T) {
 }
 
 // A round of reclaims that takes longer than the interval between rounds must not
-// keep evictions away for good.
-func TestSlowReclaimsDoNotStarveEvictions(t *testing.T) {
+// prevent evictions for ever.
+func TestReclaim_SlowReclaimsDoNotStarveEvictions(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.NodeFSAvailable, gi))
 	h.policy.Reclaimers = []eviction.ReclaimAction{eviction.DeleteContainers, eviction.DeleteImages}
@@ -84,7 +84,7 @@ func TestSlowReclaimsDoNotStarveEvictions(t *testing.T) {
 	require.NotEmpty(t, h.look(20*time.Second, full).Reclaim, "a new round")
 }
 
-func TestVictimsAreTheShortestPartOfTheOrderThatIsEnough(t *testing.T) {
+func TestVictims_AreAsFewAsAreEnough(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.MemoryAvailable, 3*gi))
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -97,8 +97,8 @@ func TestVictimsAreTheShortestPartOfTheOrderThatIsEnough(t *testing.T) {
 	require.Equal(t, []string{"a"}, victims(h.look(time.Second, memoryIs(0))))
 }
 
-// kubernetes#43166: what was told to end is counted on before more are.
-func TestGainsInFlightAreSubtracted(t *testing.T) {
+// kubernetes#43166: evictions in progress count before more pods are evicted.
+func TestVictims_EvictionsInFlightAreSubtracted(t *testing.T) {
 	t.Parallel()
 	flight := func(s eviction.Signal, n int64) eviction.InFlight {
 		return eviction.InFlight{UID: "x", Hard: true, Since: epoch(), Deadline: epoch().Add(10 * time.Second), Frees: map[eviction.Signal]int64{s: n}}
@@ -108,7 +108,7 @@ func TestGainsInFlightAreSubtracted(t *testing.T) {
 	h.state.InFlight = []eviction.InFlight{flight(eviction.MemoryAvailable, gi)}
 	d := h.look(time.Second, memoryIs(0))
 	require.Empty(t, d.Victims)
-	require.Equal(t, "what is being evicted frees enough", d.Thresholds[0].Why)
+	require.Equal(t, "evictions in flight free enough", d.Thresholds[0].Why)
 
 	h.state.InFlight = []eviction.InFlight{flight(eviction.MemoryAvailable, gi-1)}
 	require.Len(t, h.look(time.Second, memoryIs(0)).Victims, 1, "not enough")
@@ -116,7 +116,7 @@ func TestGainsInFlightAreSubtracted(t *testing.T) {
 	h.state.InFlight = []eviction.InFlight{flight(eviction.PIDAvailable, 5)}
 	d = h.look(time.Second, memoryIs(0))
 	require.Empty(t, d.Victims)
-	require.True(t, d.Thresholds[0].Pending, "nobody knows how much memory it holds")
+	require.True(t, d.Thresholds[0].Pending, "it is unknown how much memory it uses")
 
 	ended := flight(eviction.MemoryAvailable, gi)
 	ended.Ended = true
@@ -127,7 +127,7 @@ func TestGainsInFlightAreSubtracted(t *testing.T) {
 	require.Len(t, h.look(10*time.Second, memoryIs(0)).Victims, 1, "it takes too long")
 }
 
-func TestDiskOfAnEndedPodIsStillExpected(t *testing.T) {
+func TestVictims_DiskOfATerminatedPodIsStillExpected(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.NodeFSAvailable, gi))
 	h.add(newPod("a"), diskStats(newPod("a"), gi, 0, 0))
@@ -140,7 +140,7 @@ func TestDiskOfAnEndedPodIsStillExpected(t *testing.T) {
 	require.Len(t, h.look(time.Second, full).Victims, 1)
 }
 
-func TestAVictimOfUnknownGainIsTheLastOfItsPlan(t *testing.T) {
+func TestVictims_UnknownUsageEndsThePlan(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.ImageFSAvailable, gi))
 	h.layout = eviction.SplitFS
@@ -149,8 +149,8 @@ func TestAVictimOfUnknownGainIsTheLastOfItsPlan(t *testing.T) {
 	require.Equal(t, []string{"low"}, victims(h.look(0, saw(eviction.ImageFSAvailable, 0, 10*gi))))
 }
 
-// kubernetes#123872: a hard threshold does not wait for slow ends.
-func TestHardThresholdEscalatesSoftEvictions(t *testing.T) {
+// kubernetes#123872: a hard threshold does not wait for slow evictions.
+func TestEscalation_HardThresholdShortensSoftEvictions(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, soft(eviction.MemoryAvailable, 4*gi, time.Second), hard(eviction.MemoryAvailable, gi))
 	h.add(newPod("next"), memoryStats(newPod("next"), gi))
@@ -169,12 +169,11 @@ func TestHardThresholdEscalatesSoftEvictions(t *testing.T) {
 	h.state.InFlight[1].Frees = map[eviction.Signal]int64{eviction.MemoryAvailable: 1}
 	d = h.look(time.Second, memoryIs(0))
 	require.Len(t, d.Escalate, 2)
-	require.Equal(t, []string{"next"}, victims(d), "they are not, and take nobody's place")
+	require.Equal(t, []string{"next"}, victims(d), "they are not, and occupy no slots")
 }
 
-// One that has overrun its slow end is no longer counted on, until it is told to end at
-// once.
-func TestEscalationBeginsTheWaitAnew(t *testing.T) {
+// An eviction past its deadline no longer counts, until it is escalated.
+func TestEscalation_StartsANewDeadline(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.MemoryAvailable, gi))
 	h.add(newPod("next"), memoryStats(newPod("next"), gi))
@@ -186,12 +185,12 @@ func TestEscalationBeginsTheWaitAnew(t *testing.T) {
 	require.Empty(t, d.Victims, "it is enough")
 }
 
-// Row 7 of the defects: -1 is the pod's own grace period.
+// A kubelet defect: -1 must mean the pod's own grace period.
 func TestGracePeriodsOfSoftEvictions(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		maxGrace  int32
-		own, want int64 // own -1: none
+		own, want int64 // own -1: not set
 	}{
 		{0, 30, 1},
 		{0, -1, 1},
@@ -215,24 +214,24 @@ func TestGracePeriodsOfSoftEvictions(t *testing.T) {
 	}
 }
 
-// TestVictims_PodWithoutFiguresUsesNothing: alone or beside another, it went as one that
-// frees an unknown amount.
-func TestVictims_PodWithoutFiguresUsesNothing(t *testing.T) {
+// TestVictims_PodWithoutStatsUsesNothing: it was once evicted as a pod that frees an unknown
+// amount, alone or together with another.
+func TestVictims_PodWithoutStatsUsesNothing(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.MemoryAvailable, 2*gi))
 	h.pods = append(h.pods, newPod("new"))
 	d := h.look(0, memoryIs(0))
 	require.Empty(t, d.Victims)
 	require.Equal(t, eviction.KeptUnmeasured, d.Candidates[0].Kept)
-	require.Equal(t, "there is no pod to evict", d.Thresholds[0].Why)
+	require.Equal(t, "no pod can be evicted", d.Thresholds[0].Why)
 	h.add(newPod("hog"), memoryStats(newPod("hog"), gi))
-	require.Equal(t, []string{"hog"}, victims(h.look(2*time.Minute-1, memoryIs(0))), "not enough, and no reason")
+	require.Equal(t, []string{"hog"}, victims(h.look(2*time.Minute-1, memoryIs(0))), "not enough, and StatsGrace is not over")
 	require.Equal(t, []string{"new"}, victims(h.look(1, memoryIs(0))))
 }
 
-// TestVictims_PodsThatCannotBeKilledTakeTurns: they held all places for ever, each tried
-// again as soon as its time was over.
-func TestVictims_PodsThatCannotBeKilledTakeTurns(t *testing.T) {
+// TestVictims_FailedPodsAreRetriedInTurn: they once occupied all slots for ever, each
+// retried as soon as its delay was over.
+func TestVictims_FailedPodsAreRetriedInTurn(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	for i, name := range []string{"stuck", "stuck too", "next", "last"} {

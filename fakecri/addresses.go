@@ -6,16 +6,16 @@ import (
 	"net/netip"
 )
 
-// maxNetworkBits leaves a network room for one pod.
+// maxNetworkBits is the longest prefix of a network with room for one pod.
 const maxNetworkBits = 30
 
-// addresses hands out the addresses of an IPv4 network but the network's own,
-// the bridge's and the broadcast address; like the host-local plugin it goes
-// round, so that an address is used again as late as possible.
+// addresses allocates the addresses of an IPv4 network, except the network's own, the
+// bridge's and the broadcast address. Like the host-local plugin it allocates round-robin,
+// so that an address is reused as late as possible.
 type addresses struct {
 	network netip.Prefix
-	size    uint32 // how many addresses the network has, but for one
-	last    uint32 // the one handed out last, counted from the network's own
+	size    uint32 // number of addresses of the network, minus one
+	last    uint32 // the last allocated address, as an offset from the network's own
 	used    map[uint32]bool
 }
 
@@ -28,7 +28,7 @@ func (a *addresses) base() uint32 {
 	return binary.BigEndian.Uint32(raw[:])
 }
 
-func (a *addresses) take() (string, error) {
+func (a *addresses) allocate() (string, error) {
 	if uint64(len(a.used))+2 == uint64(a.size) {
 		return "", fmt.Errorf("no IP addresses available in range set: %v", a.network)
 	}
@@ -46,7 +46,7 @@ func (a *addresses) take() (string, error) {
 	}
 }
 
-// release gives an address back. What is none is ignored.
+// release frees an address. It ignores text that is not an IPv4 address.
 func (a *addresses) release(ip string) {
 	if addr, err := netip.ParseAddr(ip); err == nil && addr.Is4() {
 		raw := addr.As4()

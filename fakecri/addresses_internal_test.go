@@ -12,11 +12,11 @@ import (
 
 const usableAddresses = 1<<16 - 3
 
-func TestAddressesAreUniqueAndRunOut(t *testing.T) {
+func TestAddresses_AreUniqueAndRunOut(t *testing.T) {
 	a := newAddresses(netip.MustParsePrefix("10.88.0.0/16"))
 	seen := map[string]bool{}
 	for range usableAddresses {
-		ip, err := a.take()
+		ip, err := a.allocate()
 		require.NoError(t, err)
 		seen[ip] = true
 	}
@@ -24,37 +24,37 @@ func TestAddressesAreUniqueAndRunOut(t *testing.T) {
 	for _, reserved := range []string{"10.88.0.0", "10.88.0.1", "10.88.255.255"} {
 		require.NotContains(t, seen, reserved)
 	}
-	_, err := a.take()
+	_, err := a.allocate()
 	require.ErrorContains(t, err, "no IP addresses available")
 
 	a.release("") // of a pod on the host's network
 	a.release("10.88.3.4")
-	ip, err := a.take()
+	ip, err := a.allocate()
 	require.NoError(t, err)
 	require.Equal(t, "10.88.3.4", ip)
 }
 
-func TestAddressIsUsedAgainAsLateAsPossible(t *testing.T) {
+func TestAddresses_AreReusedAsLateAsPossible(t *testing.T) {
 	a := newAddresses(netip.MustParsePrefix("10.88.0.0/16"))
-	first, err := a.take()
+	first, err := a.allocate()
 	require.NoError(t, err)
 	require.Equal(t, "10.88.0.2", first)
 	a.release(first)
 	for range usableAddresses - 1 {
-		ip, err := a.take()
+		ip, err := a.allocate()
 		require.NoError(t, err)
 		require.NotEqual(t, first, ip)
 	}
-	ip, err := a.take()
+	ip, err := a.allocate()
 	require.NoError(t, err)
 	require.Equal(t, first, ip)
 }
 
-func TestPodWithoutAnAddressIsNotMade(t *testing.T) {
+func TestRunPodSandbox_FailsWithoutAnAddress(t *testing.T) {
 	n, err := New(Config{})
 	require.NoError(t, err)
 	for range usableAddresses {
-		_, err := n.addresses.take()
+		_, err := n.addresses.allocate()
 		require.NoError(t, err)
 	}
 	config := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: "late"}}

@@ -12,23 +12,23 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Answer is what becomes of the answer of a call: of the lists of containers,
-// sandboxes and images, streamed or not, and of the statuses of one of them,
-// which can be Bare or Nil. The zero Answer leaves it as it is.
+// Answer defines how a response is changed. It applies to lists of containers, sandboxes
+// and images, streamed or not, and to the statuses of one of them, which can only be Bare
+// or Nil. The zero Answer changes nothing.
 type Answer struct {
-	// Stale makes a list show what was there when the fault was given.
+	// Stale makes a list return the state at the time of the call of [Node.Fail].
 	Stale bool
-	// Keep, if not nil, is how many entries are left of a list.
+	// Keep, if not nil, is the number of entries after which a list is cut.
 	Keep *int
-	// Missing are objects that a list does not have, by id or as in Call.Object.
+	// Missing are objects that are removed from a list, by id or as in Call.Object.
 	Missing []string
-	// Twice are objects that a list has twice, the second time at its end.
+	// Twice are objects that are added to a list again, at its end.
 	Twice []string
-	// PadBytes makes the first entry of a list of containers or sandboxes bigger
-	// by an annotation. Beyond 16 MiB a list cannot be had over gRPC.
+	// PadBytes is the size of an annotation that is added to the first entry of a list of
+	// containers or sandboxes. A list of more than 16 MiB fails over gRPC.
 	PadBytes int
-	// Bare leaves of each object its numbers and texts: what is a message, a
-	// list or a map of its own is nil.
+	// Bare sets all messages, lists and maps in each object to nil, so that only its
+	// numbers and strings are left.
 	Bare bool
 	// Nil makes a status, and each entry of a list, nil. Over gRPC, where an
 	// entry cannot be nil, it arrives empty.
@@ -48,17 +48,17 @@ func (a Answer) clone() Answer {
 	return a
 }
 
-// validate reports what is wrong with an answer of a method that is there.
+// validate returns all problems with a as the change of a response of an existing method.
 func (a Answer) validate(method string) error {
 	var errs []error
 	switch method {
 	case "ListContainers", "ListPodSandbox", "ListImages", "StreamContainers", "StreamPodSandboxes", "StreamImages":
 	case "ContainerStatus", "PodSandboxStatus", "ImageStatus":
 		if a.Stale || a.Keep != nil || a.Missing != nil || a.Twice != nil || a.PadBytes != 0 {
-			errs = append(errs, fmt.Errorf("field Answer: of %s it can be Bare or Nil only", method))
+			errs = append(errs, fmt.Errorf("field Answer: for %s only Bare and Nil are possible", method))
 		}
 	default:
-		errs = append(errs, fmt.Errorf("field Answer: there is none of method %q", method))
+		errs = append(errs, fmt.Errorf("field Answer: not possible for method %q", method))
 	}
 	if a.Keep != nil && *a.Keep < 0 || a.PadBytes < 0 {
 		errs = append(errs, errors.New("fields Answer.Keep and Answer.PadBytes must not be negative"))
@@ -67,12 +67,12 @@ func (a Answer) validate(method string) error {
 		errs = append(errs, errors.New("field Answer.PadBytes: images have no annotations"))
 	}
 	if a.Nil && (a.Bare || a.PadBytes > 0) {
-		errs = append(errs, errors.New("field Answer.Nil excludes Bare and PadBytes: nothing is left"))
+		errs = append(errs, errors.New("field Answer.Nil excludes Bare and PadBytes: the objects are nil"))
 	}
 	return errors.Join(errs...)
 }
 
-// snapshot is a list as it was, for Answer.Stale.
+// snapshot is an earlier list, for Answer.Stale.
 type snapshot struct {
 	containers []*runtimeapi.Container
 	sandboxes  []*runtimeapi.PodSandbox
@@ -91,7 +91,7 @@ func (n *Node) snapshot(method string) (s snapshot) {
 	return s
 }
 
-// answerContainers is the last step of a list: what a fault makes of it.
+// answerContainers returns a list of containers after applying the fault of the call.
 func (n *Node) answerContainers(filter *runtimeapi.ContainerFilter, out []*runtimeapi.Container) []*runtimeapi.Container {
 	f := n.answer
 	if f == nil {
@@ -105,7 +105,7 @@ func (n *Node) answerContainers(filter *runtimeapi.ContainerFilter, out []*runti
 	if pad := f.Answer.PadBytes; pad > 0 && len(out) > 0 {
 		out[0].Annotations = padded(out[0].GetAnnotations(), pad)
 	}
-	return spoil(f.Answer, out, n.matches)
+	return applyAnswer(f.Answer, out, n.matches)
 }
 
 func (n *Node) answerSandboxes(filter *runtimeapi.PodSandboxFilter, out []*runtimeapi.PodSandbox) []*runtimeapi.PodSandbox {
@@ -121,7 +121,7 @@ func (n *Node) answerSandboxes(filter *runtimeapi.PodSandboxFilter, out []*runti
 	if pad := f.Answer.PadBytes; pad > 0 && len(out) > 0 {
 		out[0].Annotations = padded(out[0].GetAnnotations(), pad)
 	}
-	return spoil(f.Answer, out, n.matches)
+	return applyAnswer(f.Answer, out, n.matches)
 }
 
 func (n *Node) answerImages(out []*runtimeapi.Image) []*runtimeapi.Image {
@@ -132,13 +132,13 @@ func (n *Node) answerImages(out []*runtimeapi.Image) []*runtimeapi.Image {
 	if f.Answer.Stale {
 		out = items(f.stale.images, nil, proto.CloneOf)
 	}
-	return spoil(f.Answer, out, func(ref, id string) bool {
+	return applyAnswer(f.Answer, out, func(ref, id string) bool {
 		img, ok := n.images.find(ref)
 		return ref == id || ok && img.id == id
 	})
 }
 
-// matches says whether ref, an id or a name, stands for the object of an id.
+// matches reports whether ref, an id or a name, identifies the object with an id.
 func (n *Node) matches(ref, id string) bool { return ref == id || ref == n.objectName(id) }
 
 func padded(annotations map[string]string, bytes int) map[string]string {
@@ -149,8 +149,8 @@ func padded(annotations map[string]string, bytes int) map[string]string {
 	return annotations
 }
 
-// spoil does to a list what all lists can suffer.
-func spoil[M interface {
+// applyAnswer applies the changes that are possible for all lists.
+func applyAnswer[M interface {
 	proto.Message
 	GetId() string
 }](a Answer, out []M, matches func(ref, id string) bool,
@@ -177,7 +177,7 @@ func spoil[M interface {
 	return out
 }
 
-// answerStatus is the last step of a status call: what a fault makes of it.
+// answerStatus returns a status response after applying the fault of the call.
 func answerStatus[M proto.Message](n *Node, response M) M {
 	f := n.answer
 	if f == nil {
@@ -187,7 +187,8 @@ func answerStatus[M proto.Message](n *Node, response M) M {
 		proto.Reset(response)
 		return response
 	}
-	// The status itself stays: it is all that a response has.
+	// Keep the status itself, which is the only field of the response, and clear its
+	// contents.
 	response.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if field.Message() != nil && !field.IsMap() && !field.IsList() {
 			strip(v.Message())
@@ -197,7 +198,7 @@ func answerStatus[M proto.Message](n *Node, response M) M {
 	return response
 }
 
-// strip takes out of a message all that is a message, a list or a map.
+// strip clears all fields of a message that are messages, lists or maps.
 func strip(m protoreflect.Message) {
 	m.Range(func(field protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		if field.Message() != nil || field.IsList() {

@@ -44,7 +44,7 @@ const (
 	bRuns = "b CONTAINER_RUNNING"
 )
 
-// pair makes a pod p with containers a and b.
+// pair creates a pod p with containers a and b.
 func pair(t *testing.T) (b *bed, sandbox, first, second string) {
 	t.Helper()
 	b = newBed(t, func(c *fakecri.Config) {
@@ -57,7 +57,7 @@ func pair(t *testing.T) (b *bed, sandbox, first, second string) {
 	return b, sandbox, first, second
 }
 
-func TestSpoiledLists(t *testing.T) {
+func TestAnswer_Lists(t *testing.T) {
 	for name, tc := range map[string]struct {
 		method string
 		answer fakecri.Answer
@@ -89,7 +89,7 @@ func TestSpoiledLists(t *testing.T) {
 	}
 }
 
-func TestStaleListsAreFilteredAsTheyWere(t *testing.T) {
+func TestAnswer_StaleListsAreFiltered(t *testing.T) {
 	b, sandbox, first, _ := pair(t)
 	for _, method := range []string{"ListContainers", "ListPodSandbox", "ListImages"} {
 		require.NoError(t, b.Fail(method, fakecri.Fault{Answer: fakecri.Answer{Stale: true}}))
@@ -125,7 +125,7 @@ func TestStaleListsAreFilteredAsTheyWere(t *testing.T) {
 	require.Equal(t, []string{"new SANDBOX_READY"}, b.names("ListPodSandbox"))
 }
 
-func TestSpoiledStatuses(t *testing.T) {
+func TestAnswer_Statuses(t *testing.T) {
 	b, sandbox, first, second := pair(t)
 	web := &runtimeapi.ImageSpec{Image: "demo/web:1"}
 	look := func() (c *runtimeapi.ContainerStatusResponse, s *runtimeapi.PodSandboxStatusResponse, i *runtimeapi.ImageStatusResponse) {
@@ -168,7 +168,7 @@ func TestSpoiledStatuses(t *testing.T) {
 	require.NotEmpty(t, i.GetImage().GetRepoTags())
 }
 
-func TestAnswersAreOfTheirCallOnly(t *testing.T) {
+func TestAnswer_AffectsOnlyItsCall(t *testing.T) {
 	b, _, first, _ := pair(t)
 	require.NoError(t, b.Fail("ListContainers", fakecri.Fault{Answer: fakecri.Answer{Nil: true}, Times: 1}))
 	require.Len(t, b.names("ListContainers"), 2)
@@ -176,7 +176,7 @@ func TestAnswersAreOfTheirCallOnly(t *testing.T) {
 	require.Equal(t, []string{"p SANDBOX_READY"}, b.names("ListPodSandbox"))
 }
 
-func TestListBeyondTheLimitOfGRPC(t *testing.T) {
+func TestAnswer_ListAboveTheGRPCLimit(t *testing.T) {
 	b, _, _, _ := pair(t)
 	const limit = 16 << 20
 	rt, _ := serve(t, b.Node)

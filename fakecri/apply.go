@@ -12,10 +12,10 @@ import (
 	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
-// Apply gives images other programs, by names as in Config.Programs; those of
-// other images stay, and containers keep the program they were made with. When
-// anything is wrong nothing is applied, and the error names every problem. The
-// programs are copied.
+// Apply sets the programs of images, with keys as in Config.Programs. Other images keep
+// their programs, and existing containers keep the program with which they were created. If
+// any program is invalid, nothing is applied, and the error has all problems. The programs
+// are copied.
 func (n *Node) Apply(programs map[string]Program) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -30,7 +30,7 @@ func (n *Node) Apply(programs map[string]Program) error {
 	return nil
 }
 
-// apply takes programs that are valid.
+// apply sets programs that were validated.
 func (n *Node) apply(programs map[string]Program) {
 	for name, p := range programs {
 		if ref, command, err := parseProgramName(name); err == nil {
@@ -39,7 +39,7 @@ func (n *Node) apply(programs map[string]Program) {
 	}
 }
 
-// knows says whether there is an image of a name.
+// knows reports whether an image with this reference is configured or can be pulled.
 func (c Config) knows(ref imageref.Ref) bool {
 	return c.PullAny || slices.ContainsFunc(slices.Concat(c.Images, c.Registry), func(img Image) bool {
 		return slices.ContainsFunc(img.names(), func(name string) bool {
@@ -49,8 +49,8 @@ func (c Config) knows(ref imageref.Ref) bool {
 	})
 }
 
-// validatePrograms reports every problem with programs, an image that is not
-// known included: its name is misspelt.
+// validatePrograms returns all problems with programs. An unknown image is a problem too,
+// because its name is probably misspelled.
 func validatePrograms(programs map[string]Program, known func(imageref.Ref) bool) error {
 	var errs []error
 	seen := map[string]string{}
@@ -75,7 +75,7 @@ func validatePrograms(programs map[string]Program, known func(imageref.Ref) bool
 	return errors.Join(errs...)
 }
 
-// parseProgramName splits a key of Config.Programs.
+// parseProgramName splits a key of Config.Programs into image and command.
 func parseProgramName(name string) (ref imageref.Ref, command string, err error) {
 	image, command, hasCommand := strings.Cut(name, " ")
 	if hasCommand && command != strings.Join(strings.Fields(command), " ") || hasCommand && command == "" {
@@ -92,9 +92,9 @@ func programKey(ref imageref.Ref, command string) string {
 	return ref.String() + " " + command
 }
 
-// program returns what a container does: the program of the image name the user
-// gave, of the one in the config, or of any of the image's tags, and of these
-// the one for the command, if there is one.
+// program returns the program of a container. It looks for the image name that the user
+// specified, then the one in the config, then the image's tags. For each name a program for
+// the container's command has precedence.
 func (n *Node) program(config *runtimeapi.ContainerConfig, img *image) *Program {
 	command := strings.Join(slices.Concat(config.GetCommand(), config.GetArgs()), " ")
 	spec := config.GetImage()

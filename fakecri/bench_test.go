@@ -16,7 +16,7 @@ const (
 	benchContainers = 3
 )
 
-// fill makes pods of three running containers each.
+// fill creates pods with three running containers each.
 func fill(tb testing.TB, pods int) *bed {
 	tb.Helper()
 	n := newBed(tb, func(c *fakecri.Config) { c.Record = false })
@@ -72,7 +72,7 @@ func BenchmarkContainerStatus(b *testing.B) {
 	})
 }
 
-// BenchmarkListPod is what an agent asks for when one pod has changed.
+// BenchmarkListPod measures the calls of an agent when one pod has changed.
 func BenchmarkListPod(b *testing.B) {
 	b.Run(fmt.Sprintf("containers=%d", benchPods*benchContainers), func(b *testing.B) {
 		n := fill(b, benchPods)

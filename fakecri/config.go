@@ -12,60 +12,59 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Config says what node [New] makes. The zero value is an empty node that
-// cannot pull anything. A Config is copied; the caller may reuse it.
+// Config configures a [Node]. The zero value is an empty node that cannot pull any image.
+// New copies it, so the caller may change it afterwards.
 type Config struct {
-	// Images are in the node's store from the start.
+	// Images are the images in the node's store at the start.
 	Images []Image
-	// Registry holds what PullImage can fetch besides Images, which can always
-	// be pulled again after they were removed. The pull of anything else is
-	// answered with NotFound, unless PullAny is set.
+	// Registry holds the images that PullImage can pull in addition to Images, which can be
+	// pulled again after they were removed. The pull of any other image returns NotFound,
+	// unless PullAny is set.
 	Registry []Image
-	// PullAny makes a pull of any well-formed reference succeed: an image that
-	// neither Images nor Registry knows is made up.
+	// PullAny makes a pull of any valid reference succeed: an image that is neither in
+	// Images nor in Registry is generated.
 	PullAny bool
-	// Programs says what containers do, by image name as a manifest has it
-	// ("demo/web:1" and "docker.io/demo/web:1" are the same). After a space a
-	// name may have a command with its arguments, their words joined by single
-	// spaces: that program is for containers with this command alone. An image
-	// without a program runs for ever and ends at SIGTERM: the zero [Program].
+	// Programs defines what containers do, by image name as in a manifest ("demo/web:1" and
+	// "docker.io/demo/web:1" are the same). A key may have the image name, a space, and a
+	// command with its arguments, all words joined by single spaces: that program is only
+	// for containers with this command. An image without a program has the zero [Program],
+	// which runs for ever and exits at SIGTERM.
 	Programs map[string]Program
-	// Disk is the filesystem that holds the images and what containers write.
+	// Disk is the filesystem with the images and the data that containers write.
 	Disk Disk
-	// PodNetwork is where pods get their addresses: an IPv4 network of at most
-	// 30 bits. Default 10.88.0.0/16, or 127.88.0.0/16 if Listen is set. Give two
-	// nodes that listen at the same time different ones.
+	// PodNetwork is the IPv4 network of the pods' addresses, with a prefix of at most 30
+	// bits. Default 10.88.0.0/16, or 127.88.0.0/16 if Listen is set. Two nodes that listen
+	// at the same time need different networks.
 	PodNetwork netip.Prefix
-	// Listen, if set, makes programs listen on their ports, so that probes can
-	// be made: [Network.Listen], which opens no sockets, or net.Listen. On Linux
-	// net.Listen can listen on every address of 127.0.0.0/8; elsewhere it must be
-	// added to an interface first. Call [Node.Shutdown] when done. Listen is called
-	// with the node locked.
+	// Listen, if set, is called to listen on the ports of programs, so that they can be
+	// probed. Use [Network.Listen], which opens no sockets, or net.Listen. On Linux
+	// net.Listen can listen on every address of 127.0.0.0/8; on other systems the address
+	// must be added to an interface first. Call [Node.Shutdown] when done. Listen is called
+	// with the node's lock held.
 	Listen func(network, address string) (net.Listener, error)
-	// Streamer makes what answers Exec, Attach and PortForward; New calls it
-	// last, with the node. Without it they are Unimplemented. See [Streamer].
+	// Streamer creates the [Streamer] that serves Exec, Attach and PortForward; New calls
+	// it last, with the node. Without it they return Unimplemented.
 	Streamer func(*Node) (Streamer, error)
-	// RuntimeHandlers are the names that RunPodSandbox accepts besides the
-	// empty one. Default: "runc".
+	// RuntimeHandlers are the names that RunPodSandbox accepts in addition to the empty
+	// name. Default: "runc".
 	RuntimeHandlers []string
-	// Seed goes into all ids, so that two nodes in one test have different
-	// ones. Two nodes of one seed that see the same calls make the same ids.
+	// Seed is part of all ids, so that two nodes in one test have different ids. Two nodes
+	// with the same seed that receive the same calls create the same ids.
 	Seed uint64
-	// WriteLogs makes containers that have a log path write the lines of their
-	// program there, in the CRI log format. Otherwise no file is ever touched.
+	// WriteLogs makes containers write the log lines of their program to their log path, in
+	// the CRI log format. Without it no file is ever written.
 	WriteLogs bool
-	// Record keeps every call for [Node.Calls]. Off by default, because the
-	// record grows for as long as the node is used.
+	// Record records every call for [Node.Calls]. It is off by default, because the record
+	// grows without a limit.
 	Record bool
-	// Clock is the time source. Default the system clock. With a fake clock the
-	// node's time stands still until it is stepped.
+	// Clock is the time source. Default the system clock. With a fake clock the node's time
+	// changes only when the clock is stepped.
 	Clock clock.Clock
-	// Logger receives what happens to containers and sandboxes, at debug level.
-	// Default: discard.
+	// Logger receives changes of containers and sandboxes at debug level. Default: discard.
 	Logger *slog.Logger
 }
 
-// Validate reports every problem with c, joined.
+// Validate returns all problems with c as one joined error.
 func (c Config) Validate() error {
 	return errors.Join(
 		validateImages("Images", c.Images),
@@ -87,7 +86,7 @@ func validateImages(field string, images []Image) error {
 				continue
 			}
 			if seen[ref.String()] {
-				errs = append(errs, fmt.Errorf("field %s[%d]: image name %q is there already", field, i, name))
+				errs = append(errs, fmt.Errorf("field %s[%d]: duplicate image name %q", field, i, name))
 			}
 			seen[ref.String()] = true
 		}
@@ -101,7 +100,7 @@ func validateImages(field string, images []Image) error {
 func (c Config) validateNetwork() error {
 	p := c.PodNetwork
 	if p.IsValid() && (!p.Addr().Is4() || p.Bits() > maxNetworkBits || p.Masked() != p) {
-		return fmt.Errorf("field PodNetwork: %v is no IPv4 network with room for pods", p)
+		return fmt.Errorf("field PodNetwork: %v is not an IPv4 network with room for pods", p)
 	}
 	return nil
 }

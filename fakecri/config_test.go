@@ -36,7 +36,7 @@ func TestZeroConfigIsAnEmptyNode(t *testing.T) {
 	require.NoError(t, n.Close(t.Context()))
 }
 
-func TestValidateNamesEveryProblem(t *testing.T) {
+func TestConfig_ValidateReportsEveryProblem(t *testing.T) {
 	cfg := fakecri.Config{
 		PullAny:  true,
 		Images:   []fakecri.Image{{Name: "A"}, {Name: "a"}, {Name: "b", Tags: []string{"docker.io/library/a:latest"}}},
@@ -59,23 +59,23 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 	require.ErrorContains(t, err, "fakecri: invalid config: ")
 	require.Equal(t, []string{
 		`field Images[0]: image name "A": invalid reference format: repository name (library/A) must be lowercase`,
-		`field Images[2]: image name "docker.io/library/a:latest" is there already`,
+		`field Images[2]: duplicate image name "docker.io/library/a:latest"`,
 		`field Registry[0]: image name "": invalid reference format`,
 		`field Programs: image name "B": invalid reference format: repository name (library/B) must be lowercase`,
 		`field Programs["a"]: field Runtime: -1ns is negative`,
-		`field Programs["c"]: fields ExitCode, OOMKilled and Crashes need a Runtime: the program never ends by itself`,
+		`field Programs["c"]: fields ExitCode, OOMKilled and Crashes require Runtime: without it the program never exits by itself`,
 		`field Programs["d"]: field ExitCode: a program that is killed for memory has exit code 137`,
 		`field Programs["e"]: field Crashes: -1 is negative`,
 		`field Programs["f"]: field TermDelay: -1ns is negative`,
 		`field Programs["g"]: fields TermDelay and TermExitCode: the program ignores SIGTERM`,
 		`field Programs["h"]: field Exec["ls"].Runtime: -1ns is negative`,
-		`field Programs["i"]: fields ExitCode, OOMKilled and Crashes need a Runtime: the program never ends by itself`,
-		`field Programs["j"]: fields ExitCode, OOMKilled and Crashes need a Runtime: the program never ends by itself`,
+		`field Programs["i"]: fields ExitCode, OOMKilled and Crashes require Runtime: without it the program never exits by itself`,
+		`field Programs["j"]: fields ExitCode, OOMKilled and Crashes require Runtime: without it the program never exits by itself`,
 		`field Programs: "a" and "library/a" are the same image`,
 	}, strings.Split(cfg.Validate().Error(), "\n"))
 }
 
-func TestNewKeepsItsOwnCopyOfTheConfig(t *testing.T) {
+func TestNew_CopiesTheConfig(t *testing.T) {
 	code := int32(7)
 	programs := map[string]fakecri.Program{"a": {TermExitCode: &code, Exec: map[string]fakecri.Exec{}}}
 	cfg := fakecri.Config{Images: []fakecri.Image{{Name: "a"}}, Programs: programs, RuntimeHandlers: []string{"kata"}}
@@ -100,7 +100,7 @@ func TestSeedsMakeDifferentIDs(t *testing.T) {
 	require.NotEqual(t, one.pod("a"), two.pod("a"))
 }
 
-func TestLoggerHearsOfEnds(t *testing.T) {
+func TestLogger_LogsExits(t *testing.T) {
 	var log strings.Builder
 	b := newBed(t, func(c *fakecri.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -13,26 +13,26 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// container is one container. What is above life never changes.
+// container is one container. The fields above life never change.
 type container struct {
 	id, name, object string
 	seq              uint64
 	pod              *sandbox
-	config           *runtimeapi.ContainerConfig // our copy
+	config           *runtimeapi.ContainerConfig // the node's own copy
 	imageID, logPath string
 	program          *Program
 	createdAt        int64
 	life
-	end      *timer    // when the program ends, as far as that is known
-	oom      *timer    // when it is killed for memory
-	writes   *timer    // when it logs again
-	began    time.Time // startedAt, whatever the wall clock says
+	end      *timer    // the exit of the program, if it is scheduled
+	oom      *timer    // the OOM kill, if it is scheduled
+	writes   *timer    // the next write to the log
+	began    time.Time // startedAt, without steps of the wall clock
 	ran      time.Duration
-	health   *bool // what SetHealthy said
-	termSent bool  // it has had its one SIGTERM
+	health   *bool // set by SetHealthy; nil if it was not called
+	termSent bool  // SIGTERM was sent; it is sent once only
 }
 
-// life is what changes of a container; events hold copies of it.
+// life is the state of a container that changes; events contain copies of it.
 type life struct {
 	state                 runtimeapi.ContainerState
 	startedAt, finishedAt int64
@@ -49,8 +49,8 @@ func (c *container) running() bool {
 	return c.state == runtimeapi.ContainerState_CONTAINER_RUNNING
 }
 
-// CreateContainer makes a container in a sandbox that is ready, of an image that
-// is in the store. Its name and attempt must be free in the pod that sandboxConfig names.
+// CreateContainer creates a container in a sandbox that is ready, from an image that is in
+// the store. No other container of the pod in sandboxConfig may have its name and attempt.
 func (n *Node) CreateContainer(ctx context.Context, podSandboxID string, config *runtimeapi.ContainerConfig, sandboxConfig *runtimeapi.PodSandboxConfig) (string, error) {
 	object := podName(sandboxConfig) + "/" + config.GetMetadata().GetName()
 	if err := n.enter(ctx, "CreateContainer", "", object); err != nil {
@@ -101,7 +101,7 @@ func (n *Node) CreateContainer(ctx context.Context, podSandboxID string, config 
 	return id, nil
 }
 
-// checkUser refuses a group without a user, as runtimes do.
+// checkUser returns an error for a group without a user, as runtimes do.
 func checkUser(user *runtimeapi.Int64Value, username string, group *runtimeapi.Int64Value) error {
 	if group != nil && user == nil && username == "" {
 		return errUnknown("failed to generate user string: user group \"%d\" is specified without user", group.GetValue())
@@ -109,9 +109,9 @@ func checkUser(user *runtimeapi.Int64Value, username string, group *runtimeapi.I
 	return nil
 }
 
-// StartContainer starts a container that was created and never started, in a
-// sandbox that is ready. When its program cannot start, the container has
-// exited, with code 128 and reason StartError, and the call fails.
+// StartContainer starts a container in state created, in a sandbox that is ready. If its
+// program cannot be started, the call fails, and the container is exited with code 128 and
+// reason StartError.
 func (n *Node) StartContainer(ctx context.Context, containerID string) error {
 	if err := n.enter(ctx, "StartContainer", containerID, ""); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (n *Node) launch(ctx context.Context, c *container) error {
 	return nil
 }
 
-// endAt plans the end of a running container, unless it ends earlier anyway.
+// endAt schedules the exit of a running container, unless an earlier exit is scheduled.
 func (n *Node) endAt(c *container, at time.Time, e ending) {
 	if c.end != nil && !at.Before(c.end.at) {
 		return
@@ -168,20 +168,20 @@ func (n *Node) endAt(c *container, at time.Time, e ending) {
 	})
 }
 
-// exit ends a container that runs, or that the runtime had lost track of.
+// exit sets a running container, or one in state unknown, to exited.
 func (n *Node) exit(c *container, code int32) {
 	n.timers.remove(c.end)
 	n.timers.remove(c.oom)
 	n.timers.remove(c.writes)
-	n.hangUp(c)
+	n.closePorts(c)
 	c.ran = n.age(c)
 	c.state, c.finishedAt, c.exitCode = runtimeapi.ContainerState_CONTAINER_EXITED, n.stamp(), code
 	n.cfg.Logger.Debug("container exited", "container", c.object, "containerID", c.id, "exitCode", code)
 	n.emit(c.id, c.pod, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, c.finishedAt)
 }
 
-// kill ends a container at once. One that the runtime has lost track of has an
-// unknown exit code; one that does not run is left alone.
+// kill ends a running container at once with the given exit code, and one in state unknown
+// with exit code 255. It does nothing in other states.
 func (n *Node) kill(c *container, code int32) {
 	switch c.state {
 	case runtimeapi.ContainerState_CONTAINER_RUNNING:
@@ -192,11 +192,11 @@ func (n *Node) kill(c *container, code int32) {
 	}
 }
 
-// StopContainer sends SIGTERM, once in the container's life, waits up to
-// timeout seconds on the node's clock and kills what runs then. A timeout of 0
-// or less kills at once. It blocks until the container has ended; when ctx ends
-// before, the container is left to its SIGTERM. What does not run, or is not
-// known, is stopped already.
+// StopContainer sends SIGTERM, unless an earlier call sent it, waits up to timeout seconds
+// on the node's clock, and then kills the container if it still runs. A timeout of 0 or
+// less kills at once. It blocks until the container has ended. If ctx ends first, it
+// returns without killing the container. It succeeds for a container that does not run or
+// is unknown.
 func (n *Node) StopContainer(ctx context.Context, containerID string, timeout int64) error {
 	if err := n.enter(ctx, "StopContainer", containerID, ""); err != nil {
 		return err
@@ -216,8 +216,8 @@ func (n *Node) StopContainer(ctx context.Context, containerID string, timeout in
 			n.endAt(c, n.now.Add(e.after), e)
 		}
 	}
-	// A timer of the node, rather than one of ours, so that whoever looks first
-	// after the timeout sees the container killed at that time.
+	// Use a timer of the node, so that any call after the timeout sees that the container
+	// was killed at that time.
 	killer := n.plan(n.now.Add(seconds(timeout)), func() {
 		if c.running() {
 			n.exit(c, exitKilled)
@@ -227,13 +227,14 @@ func (n *Node) StopContainer(ctx context.Context, containerID string, timeout in
 	return n.await(ctx, func() bool { return !c.running() })
 }
 
-// seconds converts without overflow: a grace of many years is just long.
+// seconds converts seconds to a Duration. A value that would overflow becomes the largest
+// number of whole seconds.
 func seconds(s int64) time.Duration {
 	const limit = int64(1<<63-1) / int64(time.Second)
 	return time.Duration(min(s, limit)) * time.Second
 }
 
-// RemoveContainer removes a container, and kills it first if it runs.
+// RemoveContainer removes a container. It kills the container first if it runs.
 func (n *Node) RemoveContainer(ctx context.Context, containerID string) error {
 	if err := n.enter(ctx, "RemoveContainer", containerID, ""); err != nil {
 		return err
@@ -255,7 +256,7 @@ func (n *Node) forgetContainer(c *container) {
 	n.timers.remove(c.end)
 	n.timers.remove(c.oom)
 	n.timers.remove(c.writes)
-	n.hangUp(c)
+	n.closePorts(c)
 	n.containers.remove(c)
 	delete(n.reserved, c.name)
 	if i := slices.Index(c.pod.containers, c); i >= 0 {
@@ -263,7 +264,7 @@ func (n *Node) forgetContainer(c *container) {
 	}
 }
 
-// ListContainers returns containers in the order of their making.
+// ListContainers returns containers in the order of their creation.
 func (n *Node) ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
 	return n.listContainers(ctx, "ListContainers", filter)
 }
@@ -276,7 +277,8 @@ func (n *Node) listContainers(ctx context.Context, method string, filter *runtim
 	return n.answerContainers(filter, n.selectContainers(filter)), nil
 }
 
-// ContainerStatus says in its verbose form nothing more.
+// ContainerStatus returns the status of a container. A verbose status contains no
+// additional information.
 func (n *Node) ContainerStatus(ctx context.Context, containerID string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
 	if err := n.enter(ctx, "ContainerStatus", containerID, ""); err != nil {
 		return nil, err
@@ -289,8 +291,8 @@ func (n *Node) ContainerStatus(ctx context.Context, containerID string, _ bool) 
 	return answerStatus(n, &runtimeapi.ContainerStatusResponse{Status: n.status(c, c.life)}), nil
 }
 
-// UpdateContainerResources replaces the Linux resources that are given; zero
-// fields leave what was there.
+// UpdateContainerResources replaces the given Linux resources. Fields that are zero stay
+// unchanged.
 func (n *Node) UpdateContainerResources(ctx context.Context, containerID string, resources *runtimeapi.ContainerResources) error {
 	if err := n.enter(ctx, "UpdateContainerResources", containerID, ""); err != nil {
 		return err
@@ -305,7 +307,7 @@ func (n *Node) UpdateContainerResources(ctx context.Context, containerID string,
 		updated = &runtimeapi.ContainerResources{}
 	}
 	if len(resources.GetLinux().GetHugepageLimits()) > 0 && updated.GetLinux() != nil {
-		updated.Linux.HugepageLimits = nil // Merge would append
+		updated.Linux.HugepageLimits = nil // proto.Merge would append
 	}
 	proto.Merge(updated, resources)
 	c.resources = updated

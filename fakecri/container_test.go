@@ -69,7 +69,7 @@ func TestContainerNameIsReservedInItsPod(t *testing.T) {
 	require.NoError(t, create(0))
 }
 
-func TestContainerThroughItsStates(t *testing.T) {
+func TestContainer_Lifecycle(t *testing.T) {
 	b := newBed(t)
 	sandbox := b.pod("a")
 	config := containerConfig("app", "demo/job:1", 3)
@@ -235,14 +235,14 @@ func TestStopContainer(t *testing.T) {
 	}
 }
 
-func TestStoppingWhatNeverRan(t *testing.T) {
+func TestStopContainer_CreatedContainer(t *testing.T) {
 	b := newBed(t)
 	id := b.make(b.pod("a"), "a", "app", "demo/web:1")
 	require.NoError(t, b.StopContainer(t.Context(), id, 30))
 	require.Equal(t, created, b.status(id).GetState())
 }
 
-func TestCancelledStopLeavesTheContainerToItsTerm(t *testing.T) {
+func TestStopContainer_CancelledCallLeavesTheContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *fakecri.Config) { c.Clock = nil })
 		_, slow := b.start("a", "demo/slow:1")
@@ -259,7 +259,7 @@ func TestCancelledStopLeavesTheContainerToItsTerm(t *testing.T) {
 	})
 }
 
-func TestSecondStopHasItsOwnGraceAndSendsNoSecondTerm(t *testing.T) {
+func TestStopContainer_SecondStopHasItsOwnGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *fakecri.Config) { c.Clock = nil })
 		_, id := b.start("a", "demo/slow:1")
@@ -349,7 +349,7 @@ func TestListContainersFilters(t *testing.T) {
 	}
 }
 
-func TestListShowsWhatWasAskedForAndStatusWhatItIs(t *testing.T) {
+func TestListContainers_ImageAsRequestedAndStatusAsResolved(t *testing.T) {
 	b := newBed(t)
 	sandbox := b.pod("a")
 	config := containerConfig("app", "demo/web:1", 0)
@@ -414,7 +414,7 @@ func TestUpdateContainerResources(t *testing.T) {
 	require.EqualValues(t, 512, b.status(id).GetResources().GetLinux().GetCpuShares())
 }
 
-func TestTimesCountUpOnAClockThatStandsStillAndStepBackWithIt(t *testing.T) {
+func TestTimestamps_IncreaseOnAStoppedClock(t *testing.T) {
 	b := newBed(t)
 	sandbox := b.pod("a")
 	last := b.sandbox(sandbox).GetCreatedAt()

@@ -22,20 +22,20 @@ func DemoImages() []Image {
 	return images
 }
 
-// DemoPrograms returns a table of ready programs, one of each kind, in a new
-// map that the caller may add to:
+// DemoPrograms returns example programs, one of each kind, in a new map that the caller
+// owns:
 //
-//	demo/web:1       runs for ever, ends with 0 at SIGTERM, serves HTTP on 8080
-//	demo/late:1      the same, healthy after ten seconds
+//	demo/web:1       runs for ever, exits with 0 at SIGTERM, serves HTTP on 8080
+//	demo/late:1      like web, healthy after ten seconds
 //	demo/rpc:1       runs for ever, serves gRPC health on 9090
 //	demo/db:1        runs for ever, accepts TCP connections on 5432
-//	demo/job:1       ends with 0 after half a second
-//	demo/crash:1     ends with 1 after a second
-//	demo/flaky:1     ends with 1 after a second twice, then runs for ever
-//	demo/slow:1      runs for ever, takes three seconds to end at SIGTERM
+//	demo/job:1       exits with 0 after half a second
+//	demo/crash:1     exits with 1 after a second
+//	demo/flaky:1     exits with 1 after a second twice, then runs for ever
+//	demo/slow:1      runs for ever, takes three seconds to exit at SIGTERM
 //	demo/stubborn:1  runs for ever, ignores SIGTERM
 //	demo/hungry:1    is killed for memory after two seconds
-//	demo/leaky:1     takes 8 MiB of memory more every second, until it is killed
+//	demo/leaky:1     allocates 8 MiB more memory every second, until it is killed
 //	demo/busy:1      uses half a core
 //	demo/writer:1    writes 16 MiB and ten files every second
 //	demo/chatty:1    logs a line every second

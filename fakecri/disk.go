@@ -7,11 +7,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Disk is how large a filesystem is.
+// Disk is the size of a filesystem.
 type Disk struct {
-	// CapacityBytes is its size. Default 100 GiB.
+	// CapacityBytes is the capacity in bytes. Default 100 GiB.
 	CapacityBytes uint64
-	// Inodes is how many files it can have. Default 6,553,600.
+	// Inodes is the number of inodes. Default 6,553,600.
 	Inodes uint64
 }
 
@@ -20,29 +20,29 @@ const (
 	defaultDiskInodes = defaultDiskBytes >> 14
 )
 
-// DiskUsage is how full a filesystem is. What is used and what is available are
-// the capacity together.
+// DiskUsage is the usage of a filesystem. Used and available bytes add up to the capacity,
+// and so do inodes.
 type DiskUsage struct {
 	CapacityBytes, UsedBytes, AvailableBytes uint64
 	Inodes, InodesUsed, InodesFree           uint64
 }
 
-// DiskUsage returns how full the node's filesystem is now: of layers of images,
-// of what containers wrote, and of what FillDisk put there. ImageFsInfo tells
-// no capacity, so agents ask the kernel for it; under test they can ask here.
+// DiskUsage returns the current usage of the node's filesystem: by image layers, by files
+// of containers, and as set by FillDisk. ImageFsInfo has no capacity, so agents read it
+// from the kernel; in tests they can call DiskUsage.
 func (n *Node) DiskUsage() DiskUsage {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.settle()
+	n.advance()
 	return n.diskUsage()
 }
 
-// FillDisk moves the fill level: beside images and containers so much is on the
-// filesystem from now on, in place of what an earlier call said. It fails for
-// more than there can be.
+// FillDisk sets the bytes and inodes that are used on the filesystem in addition to images
+// and containers. It replaces the values of an earlier call. It returns an error if they
+// exceed the capacity.
 func (n *Node) FillDisk(bytes, inodes uint64) error {
 	if d := n.cfg.Disk; bytes > d.CapacityBytes || inodes > d.Inodes {
-		return fmt.Errorf("fakecri: the disk has %d bytes and %d inodes", d.CapacityBytes, d.Inodes)
+		return fmt.Errorf("fakecri: more than the disk's %d bytes and %d inodes", d.CapacityBytes, d.Inodes)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -50,8 +50,8 @@ func (n *Node) FillDisk(bytes, inodes uint64) error {
 	return nil
 }
 
-// diskUsage counts one inode for every 16 KiB of a layer. A disk that more was
-// written to than it has is full.
+// diskUsage returns the usage, counting one inode for every 16 KiB of a layer. Usage above
+// the capacity counts as a full disk.
 func (n *Node) diskUsage() DiskUsage {
 	bytes, inodes := n.otherBytes, n.otherInodes
 	for _, size := range n.images.layers() {
@@ -69,8 +69,8 @@ func (n *Node) diskUsage() DiskUsage {
 	}
 }
 
-// ImageFsInfo shows what [Node.DiskUsage] says, as one filesystem for images and
-// containers alike.
+// ImageFsInfo returns the usage of [Node.DiskUsage] for one filesystem, which images and
+// containers share.
 func (n *Node) ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
 	if err := n.enter(ctx, "ImageFsInfo", "", ""); err != nil {
 		return nil, err
@@ -83,6 +83,6 @@ func (n *Node) ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse
 		UsedBytes:  number(u.UsedBytes),
 		InodesUsed: number(u.InodesUsed),
 	}
-	// containerd names no filesystem of containers: it is the images'.
+	// containerd returns no container filesystem, because it is the same as the images'.
 	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{fs}}, nil
 }

@@ -7,8 +7,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// Exit codes and reasons, as containerd gives them. A reason that is not set
-// follows from the exit code: Completed or Error.
+// Exit codes and reasons as in containerd. If a container has no reason, it is derived from
+// the exit code: Completed or Error.
 const (
 	exitStartError = 128
 	exitKilled     = 137 // 128 + SIGKILL
@@ -22,12 +22,13 @@ const (
 	reasonUnknown    = "Unknown"
 )
 
-// errUnavailable is what a client sees of a runtime that is not there.
+// errUnavailable is the error that a client gets if the runtime is down.
 func errUnavailable() error {
 	return grpcstatus.Error(codes.Unavailable, "error reading from server: EOF")
 }
 
-// contextError is ctx's error as a client of a remote runtime gets it.
+// contextError returns ctx's error as the gRPC status that a client of a remote runtime
+// gets.
 func contextError(ctx context.Context) error {
 	return grpcstatus.FromContextError(ctx.Err()).Err()
 }
@@ -36,7 +37,8 @@ func errNotFound(format string, args ...any) error {
 	return grpcstatus.Errorf(codes.NotFound, format, args...)
 }
 
-// errUnknown is containerd's answer where it gives no code of its own.
+// errUnknown returns an error with code Unknown, which containerd returns where it sets no
+// other code.
 func errUnknown(format string, args ...any) error {
 	return grpcstatus.Errorf(codes.Unknown, format, args...)
 }

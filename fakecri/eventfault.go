@@ -6,41 +6,41 @@ import (
 	"time"
 )
 
-// EventFault is something that goes wrong with events, as plain data. Exactly
-// one of Lose, Twice, Swap, Cut, Bare and Delay is required. It hits an event
-// when that happens, for all who read.
+// EventFault is a fault of the event stream, as plain data. Exactly one of Lose, Twice,
+// Swap, Cut, Bare and Delay is required. It is applied when an event occurs, for all
+// subscribers.
 type EventFault struct {
-	// Object limits the fault to events about one container or sandbox, given
-	// by its id or as in Call.Object. Empty: all events.
+	// Object limits the fault to events about one container or sandbox, identified by its
+	// id or as in Call.Object. Empty means all events.
 	Object string
-	// Times is how many events it hits. Zero: all, until [Node.Heal].
+	// Times is the number of events to which the fault is applied. Zero means all events
+	// until [Node.Heal].
 	Times int
-	// Lose makes the event never come.
+	// Lose drops the event.
 	Lose bool
-	// Twice makes it come twice.
+	// Twice delivers the event twice.
 	Twice bool
-	// Swap makes it come after the event that follows it.
+	// Swap delivers the event after the next one.
 	Swap bool
-	// Cut ends all streams with Unavailable where the event should come, which
-	// is lost. It waits for a time when somebody reads.
+	// Cut ends all streams with Unavailable instead of delivering the event, which is lost.
+	// Events that occur without a subscriber are not affected and not counted.
 	Cut bool
-	// Bare leaves of the event its kind, its time and the id: no statuses.
+	// Bare delivers the event with its type, time and id only, without statuses.
 	Bare bool
-	// Delay is how much later the event comes. Those after it do not wait.
+	// Delay is the time by which the event is delayed. Later events are not delayed.
 	Delay time.Duration
 }
 
-// eventFault is an EventFault in force.
+// eventFault is an active EventFault.
 type eventFault struct {
 	EventFault
 	left int
 }
 
-// FailEvents makes events get lost, come twice, late, in another order or
-// without their content, or end the stream. Of several faults that fit an event
-// the first one hits it. What connecting to the stream meets is a [Fault] of
-// GetContainerEvents. A fault that does nothing is refused, and with it all
-// others of the list.
+// FailEvents activates faults of the event stream. If several faults match an event, the
+// first is applied. To make the connection to the stream fail, use [Node.Fail] with
+// GetContainerEvents. If a fault is invalid, none of the list is activated and an error is
+// returned.
 func (n *Node) FailEvents(faults ...EventFault) error {
 	var errs []error
 	for _, f := range faults {
@@ -51,7 +51,7 @@ func (n *Node) FailEvents(faults ...EventFault) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.settle()
+	n.advance()
 	for _, f := range faults {
 		n.events.faults = append(n.events.faults, &eventFault{f, f.Times})
 	}
@@ -75,8 +75,9 @@ func (f EventFault) validate() error {
 	return errors.Join(errs...)
 }
 
-// hitEvent returns the first fault in force that fits an event, and counts it.
-func (n *Node) hitEvent(e event) *eventFault {
+// matchEvent returns the first active fault that matches an event, and counts it as used
+// once, or nil.
+func (n *Node) matchEvent(e event) *eventFault {
 	for _, f := range n.events.faults {
 		switch {
 		case f.Times > 0 && f.left == 0, f.Cut && len(n.events.subscribers) == 0:
@@ -90,7 +91,7 @@ func (n *Node) hitEvent(e event) *eventFault {
 	return nil
 }
 
-// object names what an event is about, which may be gone already.
+// object returns the name of the event's container or sandbox, as in Call.Object.
 func (e event) object(n *Node) string {
 	if e.id == e.pod.id {
 		return e.pod.object
@@ -98,9 +99,9 @@ func (e event) object(n *Node) string {
 	return n.objectName(e.id)
 }
 
-// emitFaulty queues an event, or what a fault makes of it.
+// emitFaulty queues an event after applying a matching fault.
 func (n *Node) emitFaulty(e event) {
-	f := n.hitEvent(e)
+	f := n.matchEvent(e)
 	switch {
 	case f == nil:
 	case f.Lose:
@@ -111,7 +112,7 @@ func (n *Node) emitFaulty(e event) {
 	case f.Delay > 0:
 		epoch := n.epoch
 		n.plan(n.now.Add(f.Delay), func() {
-			if n.epoch == epoch { // otherwise a restart has lost it
+			if n.epoch == epoch { // otherwise the event was lost in a restart
 				n.enqueue(e)
 			}
 		})
@@ -124,11 +125,11 @@ func (n *Node) emitFaulty(e event) {
 		e.bare = true
 	}
 	n.enqueue(e)
-	n.release()
+	n.releaseHeld()
 }
 
-// release queues the events that waited for another.
-func (n *Node) release() {
+// releaseHeld queues the events that were held until after the next event.
+func (n *Node) releaseHeld() {
 	held := n.events.held
 	n.events.held = nil
 	for _, e := range held {

@@ -108,7 +108,7 @@ func TestCutStream(t *testing.T) {
 		requireCode(t, codes.Unavailable, <-one.done)
 		requireCode(t, codes.Unavailable, <-two.done)
 
-		// What comes after the cut waits for the next reader.
+		// Events after the cut wait for the next reader.
 		require.NoError(t, b.RemovePodSandbox(t.Context(), sandbox))
 		three := subscribe(t, b.Node)
 		require.Equal(t, []string{"a:deleted"}, three.read())
@@ -132,7 +132,7 @@ func TestBareEvents(t *testing.T) {
 	})
 }
 
-func TestEventsThatAreHeldUp(t *testing.T) {
+func TestEventFault_HeldEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		r := subscribe(t, b.Node)

@@ -8,11 +8,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// eventRetention is how long containerd keeps events that nobody reads.
+// eventRetention is how long containerd keeps events while no client reads them.
 const eventRetention = 5 * time.Minute
 
-// event is a container event before it is written out, which is done when it is
-// read: most are never read, and a written one takes kilobytes.
+// event is a container event. Its message is created when it is read, because most events
+// are never read and a message needs kilobytes.
 type event struct {
 	id        string
 	kind      runtimeapi.ContainerEventType
@@ -22,32 +22,32 @@ type event struct {
 	podGone   bool
 	condition condition
 	lives     []pastLife
-	bare, cut bool // see EventFault; a cut is no event, but the end of the stream
+	bare, cut bool // see EventFault; cut marks the end of the stream and is not an event
 }
 
-// pastLife is a container as it was when something happened in its pod.
+// pastLife is a container with its state at the time of an event.
 type pastLife struct {
 	c *container
 	life
 }
 
-// eventQueue holds for each subscriber what it has not read yet, and when there
-// is none what the next one will get.
+// eventQueue holds the unread events of each subscriber, and without subscribers the events
+// that the next one will get.
 type eventQueue struct {
 	subscribers []*subscriber
 	backlog     []event
 	faults      []*eventFault
-	held        []event // wait for the next event, to come after it
+	held        []event // events that are sent after the next event
 }
 
 type subscriber struct{ pending []event }
 
-// emit queues an event about the container or sandbox of the given id. Like
-// containerd's it carries the whole pod as it is now.
+// emit queues an event about the container or sandbox with the given id. Like containerd's
+// events it contains the current state of the whole pod.
 func (n *Node) emit(id string, pod *sandbox, kind runtimeapi.ContainerEventType, at int64) {
 	n.broadcast()
 	if n.down() {
-		return // a runtime that is not there sees nothing, and does not catch up
+		return // a runtime that is down sends no event, also not later
 	}
 	_, there := n.sandboxes.byID[pod.id]
 	e := event{
@@ -61,7 +61,8 @@ func (n *Node) emit(id string, pod *sandbox, kind runtimeapi.ContainerEventType,
 	n.emitFaulty(e)
 }
 
-// enqueue gives an event to all who read, or keeps it for the next one who does.
+// enqueue adds an event to the queue of each subscriber, or to the backlog if there are no
+// subscribers.
 func (n *Node) enqueue(e event) {
 	q := &n.events
 	e.queuedAt = n.now
@@ -80,15 +81,14 @@ func (n *Node) expireEvents() {
 	for old < len(q.backlog) && n.now.Sub(q.backlog[old].queuedAt) > eventRetention {
 		old++
 	}
-	clear(q.backlog[:old]) // to let go of what they point to
+	clear(q.backlog[:old]) // release the objects that they point to
 	q.backlog = q.backlog[old:]
 }
 
-// GetContainerEvents sends events to containerEventsCh until ctx ends or the
-// runtime restarts, and returns why. The first of several subscribers gets
-// what happened in the five minutes before. The callback, if there is one, is
-// called once before the first event with a nil client: over the Go interface
-// there is none.
+// GetContainerEvents sends events to containerEventsCh until ctx ends or the runtime
+// restarts, and returns the cause as an error. The first of several subscribers also gets
+// the events of the previous five minutes. The callback may be nil. It is called once
+// before the first event, with a nil client, because the Go interface has no client.
 func (n *Node) GetContainerEvents(ctx context.Context, containerEventsCh chan *runtimeapi.ContainerEventResponse, connectionEstablishedCallback func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
 	established := func() {
 		if connectionEstablishedCallback != nil {
@@ -118,7 +118,7 @@ func (n *Node) subscribe(ctx context.Context, established func(), deliver func(*
 	established()
 	n.mu.Lock()
 	for {
-		// A restart while an event was delivered ends the stream as well.
+		// A restart during the delivery of an event ends the stream too.
 		if n.epoch != epoch {
 			return errUnavailable()
 		}
@@ -129,9 +129,9 @@ func (n *Node) subscribe(ctx context.Context, established func(), deliver func(*
 			sub.pending = sub.pending[1:]
 			return errUnavailable()
 		}
-		message := n.write(sub.pending[0])
+		msg := n.message(sub.pending[0])
 		n.mu.Unlock()
-		err := deliver(message)
+		err := deliver(msg)
 		n.mu.Lock()
 		if err != nil {
 			return err
@@ -150,8 +150,8 @@ func (n *Node) addSubscriber() *subscriber {
 	return sub
 }
 
-// removeSubscriber leaves what the last subscriber did not read to the next. A
-// subscriber from before a restart is not there any more.
+// removeSubscriber removes a subscriber. The unread events of the last subscriber are kept
+// for the next one. A restart has removed its subscribers already.
 func (n *Node) removeSubscriber(sub *subscriber) {
 	q := &n.events
 	i := slices.Index(q.subscribers, sub)
@@ -164,8 +164,8 @@ func (n *Node) removeSubscriber(sub *subscriber) {
 	}
 }
 
-// write makes the message of an event.
-func (n *Node) write(e event) *runtimeapi.ContainerEventResponse {
+// message returns the CRI message of an event.
+func (n *Node) message(e event) *runtimeapi.ContainerEventResponse {
 	if e.bare {
 		return &runtimeapi.ContainerEventResponse{ContainerId: e.id, ContainerEventType: e.kind, CreatedAt: e.createdAt}
 	}

@@ -99,7 +99,7 @@ func TestEventsOfAPodsLife(t *testing.T) {
 	})
 }
 
-func TestRemovalOfARunningPodTellsTheStopsFirst(t *testing.T) {
+func TestEvents_RemovalSendsStopsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		sandbox, _ := b.start("pod", "demo/web:1")
@@ -111,7 +111,7 @@ func TestRemovalOfARunningPodTellsTheStopsFirst(t *testing.T) {
 	})
 }
 
-func TestEventShowsThePodAsItWasThen(t *testing.T) {
+func TestEvents_HaveThePodAtTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		sandbox, app := b.start("pod", "demo/web:1")
@@ -173,7 +173,7 @@ func TestBacklogIsBoundedByAge(t *testing.T) {
 	})
 }
 
-func TestWhatTheLastReaderLeavesTheNextOneGets(t *testing.T) {
+func TestEvents_UnreadEventsGoToTheNextReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		first := subscribe(t, b.Node)
@@ -186,7 +186,7 @@ func TestWhatTheLastReaderLeavesTheNextOneGets(t *testing.T) {
 	})
 }
 
-func TestEachSubscriberGetsEachEventAndASlowOneHoldsUpNobody(t *testing.T) {
+func TestEvents_SlowSubscriberDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		b.pod("before")

@@ -9,8 +9,8 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// keep is the agent under test: it makes a pod and restarts its container when
-// that has ended. It takes whatever offers these methods of the CRI.
+// keep is the agent under test: it creates a pod, and restarts its container when it has
+// exited. It needs only these methods of the CRI.
 func keep(ctx context.Context, rt interface {
 	RunPodSandbox(context.Context, *runtimeapi.PodSandboxConfig, string) (string, error)
 	CreateContainer(context.Context, string, *runtimeapi.ContainerConfig, *runtimeapi.PodSandboxConfig) (string, error)

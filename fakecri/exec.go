@@ -11,11 +11,11 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// ExecSync runs a command in a running container: see Program.Exec. It blocks
-// for as long as the command takes on the node's clock. An exit code other than
-// zero is a [utilexec.CodeExitError], as from the Kubernetes client; past the
-// timeout, if that is not zero, the error is DeadlineExceeded. A command whose
-// container ends is killed.
+// ExecSync runs a command in a running container: see Program.Exec. It blocks for as long
+// as the command takes on the node's clock. An exit code other than zero is a
+// [utilexec.CodeExitError], as from the Kubernetes client; if the command takes longer than
+// a timeout that is not zero, the error is DeadlineExceeded. When the container exits, the
+// command is killed.
 func (n *Node) ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout, stderr []byte, err error) {
 	answer, err := n.runExec(ctx, containerID, cmd, timeout)
 	if err != nil {
@@ -69,7 +69,8 @@ func (n *Node) runExec(ctx context.Context, containerID string, cmd []string, ti
 	return answer, nil
 }
 
-// ReopenContainerLog asks a running container to write to a new log file.
+// ReopenContainerLog creates the log file of a running container if it does not exist, as
+// after a rotation.
 func (n *Node) ReopenContainerLog(ctx context.Context, containerID string) error {
 	if err := n.enter(ctx, "ReopenContainerLog", containerID, ""); err != nil {
 		return err

@@ -92,7 +92,7 @@ func TestExecSyncNeedsARunningContainerToItsEnd(t *testing.T) {
 	})
 }
 
-func TestWithoutATableEveryCommandSucceeds(t *testing.T) {
+func TestExecSync_SucceedsWithoutATable(t *testing.T) {
 	b := newBed(t)
 	_, id := b.start("a", "demo/web:1")
 	stdout, stderr, err := b.ExecSync(t.Context(), id, []string{"anything"}, time.Second)

@@ -12,20 +12,20 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Call is a CRI call as it came in.
+// Call is a recorded CRI call.
 type Call struct {
 	// Method is the name of the CRI method, such as StopContainer.
 	Method string
-	// ID is the id of the container or sandbox in the call, empty if there is
-	// none.
+	// ID is the id of the container or sandbox in the request, empty if it has none.
 	ID string
-	// Object says what the call is about: "namespace/pod" for a sandbox,
-	// "namespace/pod/container" for a container, the image's name as given for
-	// an image; empty for a list, and for an id that the node does not know.
+	// Object is the object of the call: "namespace/pod" for a sandbox,
+	// "namespace/pod/container" for a container, the name in the request for an image. It
+	// is empty for a list, and for an unknown id.
 	Object string
 }
 
-// String returns the method and the object, which are the same in every run.
+// String returns the method and the object, which are the same in every run, or "?" for an
+// unknown id.
 func (c Call) String() string {
 	switch {
 	case c.Object != "":
@@ -36,39 +36,40 @@ func (c Call) String() string {
 	return c.Method
 }
 
-// Calls returns the calls so far, in the order in which they came in, those
-// that failed included. It is empty unless Config.Record is set.
+// Calls returns all calls so far in the order of their arrival, including failed calls. It
+// is empty unless Config.Record is set.
 func (n *Node) Calls() []Call {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.calls)
 }
 
-// Fault is something that goes wrong with calls, as plain data. But for Answer
-// it takes effect before the call does: a call that fails has changed nothing.
+// Fault is a fault of CRI calls, as plain data. Except for Answer it is applied before the
+// call is executed, so a call that fails has changed nothing.
 type Fault struct {
-	// Object limits the fault to calls about one object, given by its id or as
-	// in Call.Object. Empty: all calls of the method.
+	// Object limits the fault to calls about one object, identified by its id or as in
+	// Call.Object. Empty means all calls of the method.
 	Object string
-	// Times is how many calls it hits. Zero: all, until [Node.Heal].
+	// Times is the number of calls to which the fault is applied. Zero means all calls
+	// until [Node.Heal].
 	Times int
-	// Err is what the call returns; over gRPC an error that is not a gRPC
-	// status arrives with code Unknown. Nil: the call goes on, late.
+	// Err is the error that the call returns; over gRPC an error that is not a gRPC status
+	// has code Unknown. If it is nil, the call continues after Delay.
 	Err error
-	// Delay is how long the call takes before that, on the node's clock.
+	// Delay is the time before the call fails or continues, on the node's clock.
 	Delay time.Duration
-	// Hang keeps the call until its context ends, the runtime restarts, or
-	// [Node.Heal], after which it goes on as if nothing had been.
+	// Hang blocks the call until its context ends, the runtime restarts, or [Node.Heal] is
+	// called. After Heal the call continues normally.
 	Hang bool
-	// IgnoreContext makes Delay and Hang go on when the call's context has
-	// ended, as in a client that does not look at it. Over gRPC it changes
-	// nothing, because there the client ends the call.
+	// IgnoreContext makes Delay and Hang continue after the call's context has ended, like
+	// a client that ignores its context. Over gRPC it has no effect, because there the
+	// client ends the call.
 	IgnoreContext bool
-	// Answer is what becomes of the answer of a call that succeeds.
+	// Answer changes the response of a successful call.
 	Answer Answer
 }
 
-// fault is a Fault in force.
+// fault is an active Fault.
 type fault struct {
 	Fault
 	method string
@@ -77,7 +78,7 @@ type fault struct {
 	stale  snapshot
 }
 
-// methods returns the methods that a fault can hit: all of the CRI.
+// methods returns the methods that a fault can have: all methods of the CRI.
 func methods() map[string]bool {
 	known := map[string]bool{}
 	for _, service := range []grpc.ServiceDesc{runtimeapi.RuntimeService_ServiceDesc, runtimeapi.ImageService_ServiceDesc} {
@@ -91,7 +92,7 @@ func methods() map[string]bool {
 	return known
 }
 
-// aboutObjects says whether calls of a method are about one object.
+// aboutObjects reports whether calls of a method are about one object.
 func aboutObjects(method string) bool {
 	switch method {
 	case "Version", "Status", "RuntimeConfig", "UpdateRuntimeConfig", "ImageFsInfo", "GetContainerEvents":
@@ -100,15 +101,14 @@ func aboutObjects(method string) bool {
 	return !strings.HasPrefix(method, "List") && !strings.HasPrefix(method, "Stream")
 }
 
-// Fail makes calls of a method fail, take time, hang or answer wrongly; the
-// empty method stands for all. Of several faults that fit a call the first one
-// hits it: a list of faults with Times is what becomes of one call after the
-// other. A fault that can never hit anything or does nothing is refused, and
-// with it all others of the list.
+// Fail activates faults for the calls of a method; the empty method means all methods. If
+// several faults match a call, the first is applied, so a list of faults with Times defines
+// the results of successive calls. If a fault is invalid, for example because it can never
+// match or has no effect, none of the list is activated and an error is returned.
 func (n *Node) Fail(method string, faults ...Fault) error {
 	var errs []error
 	if method != "" && !n.methods[method] {
-		errs = append(errs, fmt.Errorf("there is no method %q", method))
+		errs = append(errs, fmt.Errorf("unknown CRI method %q", method))
 	}
 	for _, f := range faults {
 		errs = append(errs, f.validate(method))
@@ -118,7 +118,7 @@ func (n *Node) Fail(method string, faults ...Fault) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.settle()
+	n.advance()
 	for _, f := range faults {
 		f.Answer = f.Answer.clone()
 		in := &fault{Fault: f, method: method, left: f.Times}
@@ -130,30 +130,30 @@ func (n *Node) Fail(method string, faults ...Fault) error {
 	return nil
 }
 
-// validate reports what is wrong with f for a method that is there.
+// validate returns all problems with f as a fault of an existing method.
 func (f Fault) validate(method string) error {
 	var errs []error
-	refuse := func(bad bool, text string) {
+	check := func(bad bool, text string) {
 		if bad {
 			errs = append(errs, errors.New(text))
 		}
 	}
-	spoils := !f.Answer.isZero()
-	refuse(f.Times < 0 || f.Delay < 0, "fields Times and Delay must not be negative")
-	refuse(f.Err == nil && f.Delay == 0 && !f.Hang && !spoils, "one of the fields Err, Delay, Hang and Answer is required")
-	refuse(f.Hang && (f.Delay != 0 || f.Err != nil || spoils), "field Hang excludes Delay, Err and Answer")
-	refuse(f.Err != nil && spoils, "field Err excludes Answer: there is none")
-	refuse(f.IgnoreContext && f.Delay == 0 && !f.Hang, "field IgnoreContext needs Delay or Hang")
-	refuse(f.Object != "" && method != "" && !aboutObjects(method), "field Object: calls of "+method+" are about no object")
-	if spoils {
+	changes := !f.Answer.isZero()
+	check(f.Times < 0 || f.Delay < 0, "fields Times and Delay must not be negative")
+	check(f.Err == nil && f.Delay == 0 && !f.Hang && !changes, "one of the fields Err, Delay, Hang and Answer is required")
+	check(f.Hang && (f.Delay != 0 || f.Err != nil || changes), "field Hang excludes Delay, Err and Answer")
+	check(f.Err != nil && changes, "field Err excludes Answer: a failed call has no response")
+	check(f.IgnoreContext && f.Delay == 0 && !f.Hang, "field IgnoreContext needs Delay or Hang")
+	check(f.Object != "" && method != "" && !aboutObjects(method), "field Object: calls of "+method+" have no object")
+	if changes {
 		errs = append(errs, f.Answer.validate(method))
 	}
 	return errors.Join(errs...)
 }
 
-// Heal takes away the faults that were given for a method, or all of them for
-// the empty method; those of [Node.FailEvents] belong to GetContainerEvents.
-// Calls and events that are held up by them go on.
+// Heal removes the faults of a method, or all faults for the empty method. The faults of
+// [Node.FailEvents] are removed with GetContainerEvents. Calls and events that they block
+// continue.
 func (n *Node) Heal(method string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -165,16 +165,17 @@ func (n *Node) Heal(method string) {
 	})
 	if method == "" || method == "GetContainerEvents" {
 		n.events.faults = nil
-		n.release()
+		n.releaseHeld()
 	}
 	n.broadcast()
 }
 
-// hit returns the first fault in force that fits the call, and counts it.
-func (n *Node) hit(call Call) *fault {
+// match returns the first active fault that matches the call, and counts it as used once,
+// or nil.
+func (n *Node) match(call Call) *fault {
 	for _, f := range n.faults {
-		spent := f.Times > 0 && f.left == 0
-		if spent || f.method != "" && f.method != call.Method {
+		used := f.Times > 0 && f.left == 0
+		if used || f.method != "" && f.method != call.Method {
 			continue
 		}
 		if f.Object != "" && f.Object != call.Object && f.Object != call.ID {
@@ -186,11 +187,11 @@ func (n *Node) hit(call Call) *fault {
 	return nil
 }
 
-// suffer lets a call suffer its fault, if there is one. What becomes of its
-// answer is in n.answer until the lock is given up.
-func (n *Node) suffer(ctx context.Context, call Call) error {
+// applyFault applies the matching fault to a call, if any. It sets n.answer to a fault that
+// changes the response; n.answer is valid until the lock is released.
+func (n *Node) applyFault(ctx context.Context, call Call) error {
 	n.answer = nil
-	f := n.hit(call)
+	f := n.match(call)
 	if f == nil {
 		return nil
 	}
@@ -205,7 +206,7 @@ func (n *Node) suffer(ctx context.Context, call Call) error {
 	if err := n.await(ctx, func() bool { return over || f.healed }); err != nil {
 		return err
 	}
-	n.answer = nil // of a call that came in meanwhile
+	n.answer = nil // set by a call during the wait
 	if f.healed {
 		return nil
 	}

@@ -17,16 +17,16 @@ import (
 
 var errBroken = grpcstatus.Error(codes.Internal, "broken")
 
-func TestFailRefusesFaultsThatCannotBe(t *testing.T) {
+func TestFail_RejectsInvalidFaults(t *testing.T) {
 	b := newBed(t)
 	for name, tc := range map[string]struct {
 		method string
 		fault  fakecri.Fault
 		want   string
 	}{
-		"no such method":     {"ListContainer", fakecri.Fault{Err: errBroken}, `there is no method "ListContainer"`},
-		"a version of one":   {"Version", fakecri.Fault{Object: "x", Err: errBroken}, "are about no object"},
-		"a stream of one":    {"StreamContainers", fakecri.Fault{Object: "x", Err: errBroken}, "are about no object"},
+		"no such method":     {"ListContainer", fakecri.Fault{Err: errBroken}, `unknown CRI method "ListContainer"`},
+		"a version of one":   {"Version", fakecri.Fault{Object: "x", Err: errBroken}, "have no object"},
+		"a stream of one":    {"StreamContainers", fakecri.Fault{Object: "x", Err: errBroken}, "have no object"},
 		"a padded stream":    {"StreamImages", fakecri.Fault{Answer: fakecri.Answer{PadBytes: 1}}, "images have no annotations"},
 		"nothing goes wrong": {"ListContainers", fakecri.Fault{Times: 1}, "one of the fields Err, Delay, Hang and Answer"},
 		"negative times":     {"ListContainers", fakecri.Fault{Err: errBroken, Times: -1}, "must not be negative"},
@@ -35,14 +35,14 @@ func TestFailRefusesFaultsThatCannotBe(t *testing.T) {
 		"hung answer":        {"ListImages", fakecri.Fault{Hang: true, Answer: fakecri.Answer{Nil: true}}, "field Hang excludes"},
 		"failed answer":      {"ListImages", fakecri.Fault{Err: errBroken, Answer: fakecri.Answer{Nil: true}}, "field Err excludes Answer"},
 		"deaf to nothing":    {"ListImages", fakecri.Fault{Err: errBroken, IgnoreContext: true}, "field IgnoreContext needs"},
-		"a list of one":      {"ListImages", fakecri.Fault{Object: "x", Err: errBroken}, "are about no object"},
-		"no answer":          {"StopContainer", fakecri.Fault{Answer: fakecri.Answer{Nil: true}}, `there is none of method "StopContainer"`},
-		"answers of all":     {"", fakecri.Fault{Answer: fakecri.Answer{Nil: true}}, `there is none of method ""`},
-		"a stale status":     {"ContainerStatus", fakecri.Fault{Answer: fakecri.Answer{Stale: true}}, "it can be Bare or Nil only"},
+		"a list of one":      {"ListImages", fakecri.Fault{Object: "x", Err: errBroken}, "have no object"},
+		"no answer":          {"StopContainer", fakecri.Fault{Answer: fakecri.Answer{Nil: true}}, `not possible for method "StopContainer"`},
+		"answers of all":     {"", fakecri.Fault{Answer: fakecri.Answer{Nil: true}}, `not possible for method ""`},
+		"a stale status":     {"ContainerStatus", fakecri.Fault{Answer: fakecri.Answer{Stale: true}}, "only Bare and Nil are possible"},
 		"fewer than none":    {"ListImages", fakecri.Fault{Answer: fakecri.Answer{Keep: new(-1)}}, "must not be negative"},
 		"a padded image":     {"ListImages", fakecri.Fault{Answer: fakecri.Answer{PadBytes: 1}}, "images have no annotations"},
 		"nothing, but bare":  {"ListImages", fakecri.Fault{Answer: fakecri.Answer{Nil: true, Bare: true}}, "field Answer.Nil excludes"},
-		"all of it":          {"x", fakecri.Fault{Hang: true, Err: errBroken, Times: -1}, "no method"},
+		"all of it":          {"x", fakecri.Fault{Hang: true, Err: errBroken, Times: -1}, "unknown CRI method"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.ErrorContains(t, b.Fail(tc.method, tc.fault), tc.want)
@@ -52,7 +52,7 @@ func TestFailRefusesFaultsThatCannotBe(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestFaultHitsAsOftenAsItSays(t *testing.T) {
+func TestFault_Times(t *testing.T) {
 	b := newBed(t)
 	list := func() error {
 		_, err := b.ListContainers(t.Context(), nil)
@@ -75,7 +75,7 @@ func TestFaultHitsAsOftenAsItSays(t *testing.T) {
 	require.NoError(t, list())
 }
 
-func TestFaultsOfAListHitOneAfterTheOther(t *testing.T) {
+func TestFault_ListIsAppliedInOrder(t *testing.T) {
 	b := newBed(t)
 	version := func() error {
 		_, err := b.Version(t.Context(), "")
@@ -119,7 +119,7 @@ func TestFaultThatIgnoresTheContext(t *testing.T) {
 	}
 }
 
-func TestServerWithADeafCallStops(t *testing.T) {
+func TestServe_StopsWithACallThatIgnoresItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		require.NoError(t, b.Fail("Version", fakecri.Fault{Hang: true, IgnoreContext: true}))

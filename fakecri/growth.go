@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Growth is something that a program takes more of as it runs. The zero Growth
-// takes nothing.
+// Growth is the usage of a resource that grows while a program runs. The zero Growth is no
+// usage.
 type Growth struct {
-	// Start is how much it takes at once.
+	// Start is the usage at the start.
 	Start uint64
-	// PerSecond is how much it takes more every second.
+	// PerSecond is the growth per second.
 	PerSecond uint64
-	// Max is where it stops. Zero: never.
+	// Max is the largest usage. Zero means no maximum.
 	Max uint64
 }
 
-// Validate reports what is wrong with g.
+// Validate returns an error if Max is less than Start.
 func (g Growth) Validate() error {
 	if g.Max != 0 && g.Max < g.Start {
 		return fmt.Errorf("field Max: %d is less than Start, %d", g.Max, g.Start)
@@ -26,17 +26,17 @@ func (g Growth) Validate() error {
 	return nil
 }
 
-// at returns how much is taken at an age.
+// at returns the usage at an age of the program.
 func (g Growth) at(age time.Duration) uint64 {
-	total := saturatingAdd(g.Start, times(g.PerSecond, age))
+	total := saturatingAdd(g.Start, amountAfter(g.PerSecond, age))
 	if g.Max != 0 {
 		total = min(total, g.Max)
 	}
 	return total
 }
 
-// exceeds returns the first age at which more than limit is taken, and false if
-// that never is.
+// exceeds returns the first age at which the usage exceeds limit. It reports false if that
+// never happens.
 func (g Growth) exceeds(limit uint64) (time.Duration, bool) {
 	if g.Start > limit {
 		return 0, true
@@ -47,12 +47,12 @@ func (g Growth) exceeds(limit uint64) (time.Duration, bool) {
 	if limit == math.MaxUint64 {
 		return 0, false
 	}
-	return lasting(limit-g.Start+1, g.PerSecond)
+	return timeFor(limit-g.Start+1, g.PerSecond)
 }
 
-// times returns how much a rate per second makes in a time, at most the largest
-// number. A negative time is none.
-func times(perSecond uint64, d time.Duration) uint64 {
+// amountAfter returns the amount that a rate per second adds up to in d, limited to the
+// largest uint64. A negative d counts as 0.
+func amountAfter(perSecond uint64, d time.Duration) uint64 {
 	hi, lo := bits.Mul64(perSecond, uint64(max(d, 0)))
 	if hi >= uint64(time.Second) {
 		return math.MaxUint64
@@ -61,18 +61,18 @@ func times(perSecond uint64, d time.Duration) uint64 {
 	return total
 }
 
-// lasting returns the shortest time in which a rate per second makes an amount,
-// and false if that is longer than a Duration can be.
-func lasting(amount, perSecond uint64) (time.Duration, bool) {
+// timeFor returns the shortest time in which a rate per second adds up to an amount. It
+// reports false if that is longer than the longest Duration.
+func timeFor(amount, perSecond uint64) (time.Duration, bool) {
 	hi, lo := bits.Mul64(amount, uint64(time.Second))
-	if hi >= perSecond { // a rate of zero included
+	if hi >= perSecond { // includes a rate of zero
 		return 0, false
 	}
-	d, rest := bits.Div64(hi, lo, perSecond)
+	d, remainder := bits.Div64(hi, lo, perSecond)
 	if d >= math.MaxInt64 {
 		return 0, false
 	}
-	if rest > 0 {
+	if remainder > 0 {
 		d++
 	}
 	return time.Duration(d), true

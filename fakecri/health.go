@@ -7,14 +7,14 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// SetHealthy makes a running container healthy or not from now on, whatever its
-// Program.HealthyAfter says. It fails when the container does not run, or when a
-// TCP port cannot be listened on again.
+// SetHealthy sets the health of a running container from now on. It overrides
+// Program.HealthyAfter. It returns an error if the container does not run, or if listening
+// on a TCP port again fails.
 func (n *Node) SetHealthy(ref string, healthy bool) error {
 	var err error
 	missing := n.onRunning(ref, func(c *container) {
 		c.health = &healthy
-		err = n.tuneTCP(c)
+		err = n.updateTCP(c)
 	})
 	if missing != nil {
 		return missing
@@ -25,8 +25,8 @@ func (n *Node) SetHealthy(ref string, healthy bool) error {
 	return nil
 }
 
-// healthy says whether a container is: it runs, for long enough, and nobody has
-// said otherwise.
+// healthy reports whether a container is healthy: it runs, and either was set healthy or
+// has run for HealthyAfter.
 func (n *Node) healthy(c *container) bool {
 	if !c.running() {
 		return false
@@ -37,8 +37,8 @@ func (n *Node) healthy(c *container) bool {
 	return n.age(c) >= c.program.HealthyAfter
 }
 
-// age returns for how long the program of a container has run, or did run. It
-// is never negative, even if the clock stepped back.
+// age returns for how long the program of a container has been running, or ran until it
+// exited. It is never negative, even if the clock was stepped back.
 func (n *Node) age(c *container) time.Duration {
 	switch {
 	case c.startedAt == 0:
@@ -46,20 +46,20 @@ func (n *Node) age(c *container) time.Duration {
 	case c.ran > 0:
 		return c.ran
 	case c.state == runtimeapi.ContainerState_CONTAINER_EXITED:
-		// At a reboot, and without the nanoseconds that stamps add.
+		// It exited at a reboot. Round, because stamp adds nanoseconds.
 		return max(time.Duration(c.finishedAt-c.startedAt).Round(time.Microsecond), 0)
 	}
 	return max(n.now.Sub(c.began), 0)
 }
 
-// planLife plans what a program that has just started does by itself, besides
-// its end: it is killed for memory, becomes healthy, writes to its log.
+// planLife schedules the changes of a program that has just started, except its exit: it is
+// OOM killed, becomes healthy, writes to its log.
 func (n *Node) planLife(c *container) {
 	n.planOOM(c)
 	if wait := c.program.HealthyAfter; wait > 0 && n.cfg.Listen != nil && len(c.program.Ports) > 0 {
 		n.plan(n.now.Add(wait), func() {
-			if err := n.tuneTCP(c); err != nil {
-				n.cfg.Logger.Debug("container cannot listen", "container", c.object, "containerID", c.id, "err", err)
+			if err := n.updateTCP(c); err != nil {
+				n.cfg.Logger.Debug("could not listen on container port", "container", c.object, "containerID", c.id, "err", err)
 			}
 		})
 	}
@@ -68,8 +68,8 @@ func (n *Node) planLife(c *container) {
 	}
 }
 
-// planOOM plans the kill of a running container at the moment at which its
-// program takes more memory than its limit, in place of an earlier plan.
+// planOOM schedules the OOM kill of a running container for the time at which its program
+// exceeds the memory limit. It replaces an earlier schedule.
 func (n *Node) planOOM(c *container) {
 	n.timers.remove(c.oom)
 	limit := c.resources.GetLinux().GetMemoryLimitInBytes()
@@ -88,14 +88,15 @@ func (n *Node) planOOM(c *container) {
 	})
 }
 
-// planLog has the program write its lines again and again.
+// planLog schedules the next write of the program's lines, which schedules the one after
+// it.
 func (n *Node) planLog(c *container) {
 	c.writes = n.plan(n.now.Add(c.program.LogInterval), func() {
 		if !c.running() {
 			return
 		}
 		if err := n.writeLog(c); err != nil {
-			n.cfg.Logger.Debug("container cannot log", "container", c.object, "containerID", c.id, "err", err)
+			n.cfg.Logger.Debug("could not write container log", "container", c.object, "containerID", c.id, "err", err)
 		}
 		n.planLog(c)
 	})

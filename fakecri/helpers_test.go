@@ -110,7 +110,7 @@ func (b *bed) pod(name string) string {
 	return id
 }
 
-// make creates a container of an image in the pod of the given name.
+// make creates a container from an image in the pod with the given name.
 func (b *bed) make(sandbox, pod, name, image string) string {
 	b.t.Helper()
 	id, err := b.CreateContainer(b.t.Context(), sandbox, containerConfig(name, image, 0), podConfig(pod, 0))
@@ -118,7 +118,7 @@ func (b *bed) make(sandbox, pod, name, image string) string {
 	return id
 }
 
-// start makes a pod with one started container.
+// start creates a pod with one started container.
 func (b *bed) start(pod, image string) (sandbox, container string) {
 	b.t.Helper()
 	sandbox = b.pod(pod)

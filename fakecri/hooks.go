@@ -7,16 +7,16 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Kill ends a running container from outside with an exit code, 137 for
-// SIGKILL. Like all hooks it takes an object by its id, or by its name as in
-// Call.Object, which stands for the newest object of that name; the error says
-// that there is no such object, or that it does not run.
+// Kill ends a running container with an exit code, 137 for SIGKILL, as if another process
+// had killed it. Like all hooks, it identifies an object by its id, or by its name as in
+// Call.Object, which is the newest object with that name. It returns an error if the object
+// does not exist or does not run.
 func (n *Node) Kill(ref string, exitCode int32) error {
 	return n.onRunning(ref, func(c *container) { n.exit(c, exitCode) })
 }
 
-// OOMKill has the kernel kill a running container's main process for memory:
-// exit code 137, reason OOMKilled.
+// OOMKill simulates an OOM kill of a running container's main process: exit code 137,
+// reason OOMKilled.
 func (n *Node) OOMKill(ref string) error {
 	return n.onRunning(ref, func(c *container) {
 		c.reason = reasonOOMKilled
@@ -24,15 +24,15 @@ func (n *Node) OOMKill(ref string) error {
 	})
 }
 
-// OOMKillChild has the kernel kill a child of a running container's main
-// process. The container runs on, and has the reason OOMKilled from then on,
-// whatever its exit code will be.
+// OOMKillChild simulates an OOM kill of a child process in a running container. The
+// container keeps running, and has the reason OOMKilled from then on, whatever its exit
+// code will be.
 func (n *Node) OOMKillChild(ref string) error {
 	return n.onRunning(ref, func(c *container) { c.reason = reasonOOMKilled })
 }
 
-// LoseTrack makes the state of a running container UNKNOWN, as when its shim
-// does not answer. Stopping or removing it ends it with exit code 255.
+// LoseTrack sets the state of a running container to UNKNOWN, as if its shim did not
+// respond. Stopping or removing it ends it with exit code 255.
 func (n *Node) LoseTrack(ref string) error {
 	return n.onRunning(ref, func(c *container) {
 		n.timers.remove(c.end)
@@ -44,7 +44,7 @@ func (n *Node) LoseTrack(ref string) error {
 func (n *Node) onRunning(ref string, act func(*container)) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.settle()
+	n.advance()
 	c := n.containers.newest(ref)
 	if c == nil {
 		return fmt.Errorf("fakecri: no container %q", ref)
@@ -57,12 +57,13 @@ func (n *Node) onRunning(ref string, act func(*container)) error {
 	return nil
 }
 
-// KillSandbox kills the shim of a sandbox: it is not ready, and what ran in it
-// has ended with exit code 255. Its network stays until it is stopped.
+// KillSandbox kills the shim of a sandbox: the sandbox is not ready any more, and its
+// running containers have exited with code 255. Its network stays until the sandbox is
+// stopped.
 func (n *Node) KillSandbox(ref string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.settle()
+	n.advance()
 	s := n.sandboxes.newest(ref)
 	if s == nil {
 		return fmt.Errorf("fakecri: no sandbox %q", ref)
@@ -71,15 +72,15 @@ func (n *Node) KillSandbox(ref string) error {
 	return nil
 }
 
-// Vanish takes a container or a sandbox away as if it had never been, without
-// an event. The containers of a sandbox that vanishes stay.
+// Vanish removes a container or a sandbox without an event, as if it had never existed. The
+// containers of a removed sandbox stay.
 func (n *Node) Vanish(ref string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.settle()
+	n.advance()
 	defer n.broadcast()
 	if c := n.containers.newest(ref); c != nil {
-		// Who waits for its end has seen it.
+		// Calls that wait for its end return.
 		c.state = runtimeapi.ContainerState_CONTAINER_EXITED
 		n.forgetContainer(c)
 		return nil
@@ -93,35 +94,35 @@ func (n *Node) Vanish(ref string) error {
 	return fmt.Errorf("fakecri: no container or sandbox %q", ref)
 }
 
-// StepClock steps the node's wall clock, forward or back, as a time server
-// does: what gets a timestamp from then on gets another, and what has one keeps
-// it. Nothing happens earlier or later by it.
+// StepClock steps the node's wall clock forward or back, as time synchronisation does. It
+// changes later timestamps only. Scheduled changes happen neither earlier nor later.
 func (n *Node) StepClock(by time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.settle()
+	n.advance()
 	n.skew += by
 }
 
-// Restart takes the runtime down and up again: calls that are under way and
-// those of the given time fail with Unavailable, connections are cut, events
-// that nobody has read are lost. Containers run on meanwhile; an end in that
-// time is in the state afterwards, and in no event. A negative time is none.
+// Restart stops the runtime for the given time and starts it again. Calls in progress and
+// calls during that time fail with Unavailable, connections are closed, and unread events
+// are lost. Containers keep running; if one exits during that time, its state shows the
+// exit afterwards, but no event is sent. A negative time is treated as 0.
 func (n *Node) Restart(down time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.settle()
+	n.advance()
 	n.goDown(down)
 }
 
-// Reboot restarts the whole node. Afterwards no sandbox is ready or has an
-// address, and what ran has ended with exit code 255 and reason Unknown.
+// Reboot restarts the whole node, which is down for the given time. Afterwards no sandbox
+// is ready or has an address, and containers that ran have exited with code 255 and reason
+// Unknown.
 func (n *Node) Reboot(down time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.settle()
+	n.advance()
 	n.goDown(down)
-	n.now = n.upAt // when the runtime is up again it finds them ended
+	n.now = n.upAt // the finish time is when the runtime is up again
 	for _, c := range n.containers.order {
 		if c.running() || c.state == runtimeapi.ContainerState_CONTAINER_UNKNOWN {
 			n.timers.remove(c.end)
@@ -135,13 +136,13 @@ func (n *Node) Reboot(down time.Duration) {
 	}
 }
 
-// goDown ends all calls under way and all connections.
+// goDown ends all calls in progress and all connections.
 func (n *Node) goDown(down time.Duration) {
 	n.epoch++
 	n.upAt = n.now.Add(max(down, 0))
-	n.events = eventQueue{faults: n.events.faults} // what nobody has read is lost
+	n.events = eventQueue{faults: n.events.faults} // unread events are lost
 	for c := range n.conns {
-		// The client sees that it is gone; whether closing worked is no matter.
+		// Ignore the error: the connection is lost for the client in any case.
 		_ = c.Conn.Close()
 	}
 	n.broadcast()

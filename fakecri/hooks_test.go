@@ -70,7 +70,7 @@ func TestLostTrack(t *testing.T) {
 	}
 }
 
-func TestHooksNameTheNewestAndRefuseWhatCannotBe(t *testing.T) {
+func TestHooks_UseTheNewestObject(t *testing.T) {
 	b := newBed(t)
 	sandbox, old := b.start("pod", "demo/web:1")
 	require.NoError(t, b.Kill("default/pod/app", 1))
@@ -120,7 +120,7 @@ func TestVanishedSandboxLeavesItsContainers(t *testing.T) {
 	b.start("pod", "demo/web:1") // all names are free
 }
 
-func TestRestartIsADownTimeInWhichContainersRunOn(t *testing.T) {
+func TestRestart_ContainersKeepRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		_, job := b.start("a", "demo/job:1")
@@ -208,7 +208,7 @@ func TestWallClockSteps(t *testing.T) {
 	require.Equal(t, time.Hour+time.Second, time.Duration(b.status(later).GetCreatedAt()-before.GetCreatedAt()).Round(time.Microsecond))
 }
 
-func TestANegativeDownTimeIsNone(t *testing.T) {
+func TestRestart_NegativeTimeIsZero(t *testing.T) {
 	b := newBed(t)
 	_, id := b.start("pod", "demo/web:1")
 	b.Restart(-time.Hour)

@@ -11,34 +11,33 @@ import (
 	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
-// Image is an image, in the store or in the registry. Its id and digests follow
-// from its name, so that they are the same in every run.
+// Image is an image in the store or in the registry. Its id and digests are computed from
+// its name, so that they are the same in every run.
 type Image struct {
-	// Name is the reference it is known by, such as "demo/web:1". Required.
+	// Name is the image's reference, such as "demo/web:1". Required.
 	Name string
-	// Tags are further references.
+	// Tags are additional references.
 	Tags []string
-	// SizeBytes is its size. Default the sum of its layers.
+	// SizeBytes is the image's size. Default the sum of its layers.
 	SizeBytes uint64
-	// Layers are what it is made of. An image without any is one layer that no
-	// other image has.
+	// Layers are the image's layers. Default: one layer that no other image has.
 	Layers []Layer
 	// User is the user in the image's config: a number, a name, or either with
 	// a group after a colon.
 	User string
-	// Pinned marks an image that must not be collected as garbage. Removing it
-	// works all the same.
+	// Pinned marks an image that garbage collection must not remove. RemoveImage removes it
+	// nevertheless.
 	Pinned bool
-	// Pull says how it is pulled.
+	// Pull defines how the image is pulled.
 	Pull Pull
 }
 
-// Layer is a part of an image. Images that have a layer of the same name share
-// it: it takes its place on the disk once and is pulled once.
+// Layer is a layer of an image. Images that have a layer with the same name share it: it
+// uses disk space once and is pulled once.
 type Layer struct {
-	// Name stands for the layer's digest. Required.
+	// Name identifies the layer, like a digest. Required.
 	Name string
-	// SizeBytes is its size, which is the same wherever the layer is named.
+	// SizeBytes is the layer's size. It must be the same in all images that have the layer.
 	SizeBytes uint64
 }
 
@@ -47,14 +46,14 @@ func (i Image) names() []string { return append([]string{i.Name}, i.Tags...) }
 // image is an image in the store.
 type image struct {
 	id            string
-	tags, digests []string // full references; one of both at least
+	tags, digests []string // full references; at least one of either
 	Image
 }
 
-// imageStore holds the images of the node and those that can be pulled.
+// imageStore holds the images of the node and the images that can be pulled.
 type imageStore struct {
 	refs   map[string]*image // by id, tag and digest, in full form
-	order  []*image          // as they came
+	order  []*image          // in the order in which they were added
 	remote map[string]Image  // by full reference
 }
 
@@ -79,8 +78,8 @@ func newImageStore(cfg Config) imageStore {
 	return s
 }
 
-// digest returns the digest of the image's manifest: the one in its name, if it
-// is named by one.
+// digest returns the digest of the image's manifest: the digest in its name, or else one
+// computed from its name.
 func (i Image) digest() string {
 	ref, err := parseRef(i.Name)
 	if err == nil && ref.Digest != "" {
@@ -89,8 +88,8 @@ func (i Image) digest() string {
 	return "sha256:" + digest("manifest of "+ref.String())
 }
 
-// add puts an image into the store under a reference, which another image may
-// lose by it, and returns the image.
+// add adds an image with a reference to the store, and returns the image. If another image
+// has the reference as a tag, it loses the tag.
 func (s *imageStore) add(img Image, ref imageref.Ref) *image {
 	id := "sha256:" + digest("config of "+img.digest())
 	in, ok := s.refs[id]
@@ -111,15 +110,15 @@ func (s *imageStore) add(img Image, ref imageref.Ref) *image {
 	return in
 }
 
-// untag takes a tag from the image that has it.
+// untag removes a tag from the image that has it.
 func (s *imageStore) untag(tag string) {
 	if other, ok := s.refs[tag]; ok {
 		other.tags = slices.DeleteFunc(other.tags, func(t string) bool { return t == tag })
 	}
 }
 
-// find returns the image of an id, with or without the algorithm in front, or
-// of a reference in any form.
+// find returns the image with the given id, with or without the algorithm prefix, or with
+// the given reference in any form.
 func (s *imageStore) find(name string) (*image, bool) {
 	if img, ok := s.refs[name]; ok {
 		return img, true
@@ -157,7 +156,7 @@ func (i *image) message() *runtimeapi.Image {
 	return m
 }
 
-// ListImages ignores the filter, as containerd does.
+// ListImages returns all images. It ignores the filter, as containerd does.
 func (n *Node) ListImages(ctx context.Context, _ *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
 	return n.listImages(ctx, "ListImages")
 }
@@ -174,8 +173,8 @@ func (n *Node) listImages(ctx context.Context, method string) ([]*runtimeapi.Ima
 	return n.answerImages(out), nil
 }
 
-// ImageStatus answers without an image, and without an error, for one that is
-// not in the store.
+// ImageStatus returns the status of an image. For an image that is not in the store it
+// returns an empty response and no error.
 func (n *Node) ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, _ bool) (*runtimeapi.ImageStatusResponse, error) {
 	if err := n.enter(ctx, "ImageStatus", "", image.GetImage()); err != nil {
 		return nil, err
@@ -188,7 +187,7 @@ func (n *Node) ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, _ b
 	return answerStatus(n, &runtimeapi.ImageStatusResponse{Image: img.message()}), nil
 }
 
-// RemoveImage removes an image with all its references, in use or not.
+// RemoveImage removes an image with all its references, even if a container uses it.
 func (n *Node) RemoveImage(ctx context.Context, image *runtimeapi.ImageSpec) error {
 	if err := n.enter(ctx, "RemoveImage", "", image.GetImage()); err != nil {
 		return err

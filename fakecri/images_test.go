@@ -49,7 +49,7 @@ func TestReferencesOfOneImage(t *testing.T) {
 	}
 }
 
-func TestThingsThatAreNoReferences(t *testing.T) {
+func TestParseRef_Invalid(t *testing.T) {
 	b := newBed(t, func(c *fakecri.Config) { c.PullAny = true })
 	for _, name := range []string{
 		"", " ", ":", "@", "/", "a/", "/a", "a//b", "A", "demo/Web", "a b", "a:", "a:-x", "a:.x", "a:x y",
@@ -88,7 +88,7 @@ func FuzzReference(f *testing.F) {
 	})
 }
 
-func TestPullOfWhatIsInTheRegistry(t *testing.T) {
+func TestPullImage_FromTheRegistry(t *testing.T) {
 	b := newBed(t, func(c *fakecri.Config) {
 		c.Images = []fakecri.Image{{Name: "here:1", SizeBytes: 10}}
 		c.Registry = []fakecri.Image{{Name: "far:1", Tags: []string{"far:latest", "mirror.test/far:1"}, SizeBytes: 20, User: "1002:5", Pinned: true}}
@@ -144,7 +144,7 @@ func TestRemovedImageIsGoneWithAllItsReferencesAndCanBePulledAgain(t *testing.T)
 	require.Equal(t, img.GetId(), id)
 }
 
-func TestTagThatMoves(t *testing.T) {
+func TestPullImage_MovesATag(t *testing.T) {
 	// The registry's image took over the tag after ours was loaded.
 	b := newBed(t, func(c *fakecri.Config) {
 		c.Images = []fakecri.Image{{Name: "app:1", Tags: []string{"app:latest"}}}

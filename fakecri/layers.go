@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// validate reports every problem with what i is made of and how it is pulled.
+// validate returns all problems with the layers, the size and the pull of i.
 func (i Image) validate() error {
 	var errs []error
 	seen := map[string]bool{}
@@ -14,7 +14,7 @@ func (i Image) validate() error {
 		if l.Name == "" {
 			errs = append(errs, fmt.Errorf("field Layers[%d]: field Name is required", k))
 		} else if seen[l.Name] {
-			errs = append(errs, fmt.Errorf("field Layers[%d]: layer %q is there already", k, l.Name))
+			errs = append(errs, fmt.Errorf("field Layers[%d]: duplicate layer %q", k, l.Name))
 		}
 		seen[l.Name] = true
 	}
@@ -27,7 +27,7 @@ func (i Image) validate() error {
 	return errors.Join(errs...)
 }
 
-// validateLayers reports layers that are said to have different sizes.
+// validateLayers returns an error for each layer that has different sizes in two images.
 func validateLayers(images, registry []Image) error {
 	var errs []error
 	sizes := map[string]uint64{}
@@ -51,7 +51,7 @@ func (i Image) layerBytes() uint64 {
 	return sum
 }
 
-// complete returns a copy of i with layers and size.
+// complete returns a copy of i with its layers and size set.
 func (i Image) complete() Image {
 	i.Tags = slices.Clone(i.Tags)
 	if len(i.Layers) == 0 {

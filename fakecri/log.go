@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// writeLog writes what the program of a starting container says, in the CRI log
-// format: time, stream, F for a full line, text.
+// writeLog writes the log lines of a container's program in the CRI log format: time,
+// stream, F for a full line, text.
 func (n *Node) writeLog(c *container) error {
 	var b strings.Builder
 	for _, line := range c.program.Log {
@@ -17,8 +17,8 @@ func (n *Node) writeLog(c *container) error {
 	return n.appendLog(c, []byte(b.String()))
 }
 
-// appendLog appends text to a container's log, which is there after it. It does
-// nothing unless the container has a log and Config.WriteLogs is set.
+// appendLog appends text to a container's log file, and creates the file if it does not
+// exist. It does nothing if the container has no log path or Config.WriteLogs is not set.
 func (n *Node) appendLog(c *container, text []byte) error {
 	if !n.cfg.WriteLogs || c.logPath == "" {
 		return nil

@@ -7,7 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// metric is one of the metrics of containers, named as cAdvisor does.
+// metric is one metric of containers, with the name of cAdvisor's metric.
 type metric struct {
 	name, help string
 	kind       runtimeapi.MetricType
@@ -42,8 +42,9 @@ func metrics() []metric {
 // metricLabels are the labels of all metrics; their values are in this order.
 func metricLabels() []string { return []string{"id", "name", "image", "namespace", "pod", "container"} }
 
-// ListMetricDescriptors describes what [Node.ListPodSandboxMetrics] returns: a
-// few metrics of running containers, which follow their programs.
+// ListMetricDescriptors returns the descriptors of the metrics of
+// [Node.ListPodSandboxMetrics]: a few metrics of running containers, computed from their
+// programs.
 func (n *Node) ListMetricDescriptors(ctx context.Context) ([]*runtimeapi.MetricDescriptor, error) {
 	if err := n.enter(ctx, "ListMetricDescriptors", "", ""); err != nil {
 		return nil, err

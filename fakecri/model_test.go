@@ -34,7 +34,7 @@ type modelContainer struct {
 	oom        bool
 }
 
-// modelPrograms says of each image when it ends by itself, and how.
+// modelPrograms has for each image when and how its program exits by itself.
 func modelPrograms() map[string]modelContainer {
 	return map[string]modelContainer{
 		"demo/web:1":    {ends: 1000 * time.Hour},
@@ -298,8 +298,8 @@ func hook(m *model, w *twin, rnd *rand.Rand, name string) (what string, want cod
 	return what, codes.OK, nil
 }
 
-// TestStateMachineIsTheModels prints the seed and the history of what differs.
-func TestStateMachineIsTheModels(t *testing.T) {
+// TestNode_AgreesWithTheModel prints the seed and the history of a difference.
+func TestNode_AgreesWithTheModel(t *testing.T) {
 	const seeds, steps = 200, 120
 	for seed := range uint64(seeds) {
 		rnd := rand.New(rand.NewPCG(seed, 7))

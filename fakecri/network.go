@@ -10,10 +10,10 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// Network is a network in memory. Set its Listen as [Config].Listen and its Dial as the
-// dialer of what probes: programs then answer at their pods' addresses, which exist
-// nowhere else, and no socket is opened. The zero value is ready to use. All methods may
-// be called concurrently. A Network must not be copied.
+// Network is a network in memory. Set its Listen as [Config].Listen and use its Dial for
+// probes: programs are then reachable at their pods' addresses, only through this Dial, and
+// no socket is opened. The zero value is ready to use. All methods may be called
+// concurrently. A Network must not be copied.
 type Network struct {
 	mu   sync.Mutex
 	open map[string]*bufconn.Listener // by address
@@ -37,9 +37,9 @@ func (n *Network) Listen(network, address string) (net.Listener, error) {
 	return &networkListener{Listener: l, network: n, address: address}, nil
 }
 
-// Dial connects to who listens on the address. The node itself has every address at
-// which nobody does: a program in a pod on the host's network listens on 127.0.0.1.
-// Without a listener the connection is refused. Dial never reaches another network.
+// Dial connects to the listener on the address. If the address has none, it connects to the
+// listener on 127.0.0.1 with the same port, where programs of pods on the host's network
+// listen. Without any listener the connection is refused. Dial never uses another network.
 func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	n.mu.Lock()
 	l := n.open[address]
@@ -57,7 +57,7 @@ func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, 
 	return conn, nil
 }
 
-// networkListener leaves its network when it is closed.
+// networkListener is a listener that is removed from its network when it is closed.
 type networkListener struct {
 	net.Listener
 	network *Network
@@ -78,10 +78,10 @@ func (l *networkListener) Close() error {
 // namedAddr is an address of a Network.
 type namedAddr struct{ network, address string }
 
-// Network is for [net.Addr].
+// Network implements [net.Addr].
 func (a namedAddr) Network() string { return a.network }
 
-// String is for [net.Addr].
+// String implements [net.Addr].
 func (a namedAddr) String() string { return a.address }
 
 func opError(op, network, address string, err error) error {

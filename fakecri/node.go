@@ -11,31 +11,29 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Node is a CRI node in memory. It implements the RuntimeService and the
-// ImageManagerService of k8s.io/cri-api, and [Node.Serve] offers the same node
-// as a gRPC server. Make it with [New]; all its methods may be called by any
-// number of goroutines.
+// Node is a simulated CRI node in memory. It implements the RuntimeService and the
+// ImageManagerService interfaces of k8s.io/cri-api, and [Node.Serve] serves the same node
+// over gRPC. Create it with [New]; all methods are safe for concurrent use.
 //
-// Messages are copied on the way in and on the way out: the caller may change
-// both. Errors are gRPC status errors, as from a client of a remote runtime.
-// The CRI methods without a comment of their own do what containerd 2.4 does;
-// the package comment says what that is, and where they differ.
+// Requests and responses are copied, so the caller may change both. Errors are gRPC status
+// errors, as from a client of a remote runtime. The CRI methods behave as in containerd
+// 2.4; the package comment lists the differences.
 type Node struct {
 	cfg      Config
-	idle     *Program        // of images without one
-	methods  map[string]bool // those that Fail knows
+	idle     *Program        // of images without a program
+	methods  map[string]bool // the methods that Fail accepts
 	streamer Streamer
 
 	mu          sync.Mutex
-	programs    map[string]*Program // by canonical image name, with the command after a space
-	now         time.Time           // the moment up to which the node is settled
-	skew        time.Duration       // by how much its wall clock differs from that
+	programs    map[string]*Program // by canonical image name, with a space and the command if the key has one
+	now         time.Time           // the time up to which scheduled changes were applied
+	skew        time.Duration       // difference of its wall clock from now
 	timers      timers
-	changed     chan struct{} // closed at the next change; nil when nobody waits
+	changed     chan struct{} // closed at the next change; nil if no call waits
 	epoch       uint64        // how often the runtime went down
 	upAt        time.Time     // the runtime is down until then
-	seq         uint64        // objects made so far
-	lastNow     int64         // the moment of the last stamp,
+	seq         uint64        // objects created so far
+	lastNow     int64         // the time of the last stamp,
 	lastStamp   int64         // and that stamp
 	sandboxes   store[*sandbox]
 	containers  store[*container]
@@ -43,17 +41,16 @@ type Node struct {
 	addresses   addresses
 	services    services
 	images      imageStore
-	otherBytes  uint64 // what FillDisk put on the disk,
-	otherInodes uint64 // and in how many files
+	otherBytes  uint64 // set by FillDisk: bytes on the disk,
+	otherInodes uint64 // and number of inodes
 	events      eventQueue
 	faults      []*fault
-	answer      *fault // what becomes of the answer of the call that has the lock
+	answer      *fault // the fault that changes the response of the call that has the lock; nil if none
 	calls       []Call
 	conns       map[*conn]struct{}
 }
 
-// New returns a node that holds cfg's images and no pods. It starts nothing:
-// the node has no goroutine of its own.
+// New returns a node with cfg's images and no pods. It starts no goroutine.
 func New(cfg Config) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("fakecri: invalid config: %w", err)
@@ -77,10 +74,10 @@ func New(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// enter is the door of every CRI call: it records the call, brings the node up
-// to now and applies faults. It returns with the lock held, or with an error
-// and without it. A call is about the object of the given id, or about what
-// name says if there is no id.
+// enter is called at the beginning of every CRI call. It records the call, applies
+// scheduled changes and faults, and returns with the lock held. If it returns an error, the
+// lock is not held. The object of the call is the one with the given id, or the one named
+// by name if id is empty.
 func (n *Node) enter(ctx context.Context, method, id, name string) error {
 	n.mu.Lock()
 	if id != "" {
@@ -101,17 +98,17 @@ func (n *Node) admit(ctx context.Context, call Call) error {
 	if ctx.Err() != nil {
 		return contextError(ctx)
 	}
-	n.settle()
+	n.advance()
 	if n.down() {
 		return errUnavailable()
 	}
-	return n.suffer(ctx, call)
+	return n.applyFault(ctx, call)
 }
 
 func (n *Node) down() bool { return n.now.Before(n.upAt) }
 
-// objectName returns the name by which calls, faults and hooks know the object
-// of an id: namespace/pod, or namespace/pod/container. Empty if there is none.
+// objectName returns the name of the object with this id in calls, faults and hooks:
+// namespace/pod, or namespace/pod/container. It is empty for an unknown id.
 func (n *Node) objectName(id string) string {
 	if c, ok := n.containers.byID[id]; ok {
 		return c.object
@@ -126,8 +123,8 @@ func podName(c *runtimeapi.PodSandboxConfig) string {
 	return c.GetMetadata().GetNamespace() + "/" + c.GetMetadata().GetName()
 }
 
-// newID returns the number and the id of a new object: 64 hexadecimal digits
-// that look random and are the same in every run.
+// newID returns the sequence number and the id of a new object. The id has 64 hexadecimal
+// digits that look random and are the same in every run.
 func (n *Node) newID() (seq uint64, id string) {
 	n.seq++
 	return n.seq, digest(fmt.Sprintf("object %d of seed %d", n.seq, n.cfg.Seed))
@@ -138,12 +135,12 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// wall returns now as the node's wall clock has it.
+// wall returns the time of the node's wall clock.
 func (n *Node) wall() time.Time { return n.now.Add(n.skew) }
 
-// stamp returns now as a CRI timestamp. Stamps of the same moment count up by a
-// nanosecond, so that the order of what happened is the order of times even on
-// a clock that stands still; when the clock steps back, so do they.
+// stamp returns the current time as a CRI timestamp. Timestamps at the same time increase
+// by a nanosecond, so that they show the order of changes even if the clock stands still.
+// If the clock is stepped back, timestamps decrease too.
 func (n *Node) stamp() int64 {
 	now := n.wall().UnixNano()
 	stamp := now
@@ -154,7 +151,7 @@ func (n *Node) stamp() int64 {
 	return stamp
 }
 
-// reserve takes a name for an id. The error says who has it.
+// reserve reserves a name for an id. The error has the id for which the name is reserved.
 func (n *Node) reserve(name, id string) error {
 	if owner, ok := n.reserved[name]; ok {
 		return fmt.Errorf("name %q is reserved for %q", name, owner)
@@ -163,6 +160,6 @@ func (n *Node) reserve(name, id string) error {
 	return nil
 }
 
-// Close does nothing: the node belongs to whoever made it, not to the clients
-// that share it. It is there for the CRI interfaces.
+// Close does nothing. The CRI interfaces require it, but a client that closes its
+// connection must not close the node.
 func (n *Node) Close(context.Context) error { return nil }

@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// Protocol is what is spoken at a [Port].
+// Protocol is the protocol of a [Port].
 type Protocol string
 
 // The protocols that programs can serve.
 const (
-	// HTTP answers GET requests: 200 while the program is healthy, otherwise
-	// 503. See Port.Paths.
+	// HTTP answers requests with 200 while the program is healthy, otherwise with 503. See
+	// Port.Paths.
 	HTTP Protocol = "http"
 	// GRPC answers calls of grpc.health.v1.Health/Check, for any service:
 	// SERVING while the program is healthy, otherwise NOT_SERVING.
 	GRPC Protocol = "grpc"
-	// TCP accepts connections and closes them while the program is healthy;
-	// otherwise it is not there and connections are refused.
+	// TCP accepts connections and closes them at once while the program is healthy;
+	// otherwise connections are refused.
 	TCP Protocol = "tcp"
 )
 
@@ -29,14 +29,14 @@ const (
 type Port struct {
 	// Number is the port's number. Required.
 	Number uint16
-	// Protocol is what is spoken there. Default HTTP.
+	// Protocol is the port's protocol. Default HTTP.
 	Protocol Protocol
-	// Paths holds the status codes of the paths of an HTTP port that do not
-	// depend on health.
+	// Paths has fixed status codes by path, for paths of an HTTP port that do not depend on
+	// health.
 	Paths map[string]int
 }
 
-// Validate reports every problem with p, joined.
+// Validate returns all problems with p as one joined error.
 func (p Port) Validate() error {
 	var errs []error
 	if p.Number == 0 {
@@ -45,17 +45,17 @@ func (p Port) Validate() error {
 	switch p.Protocol {
 	case "", HTTP, GRPC, TCP:
 	default:
-		errs = append(errs, fmt.Errorf("field Protocol: %q is none of %q, %q and %q", p.Protocol, HTTP, GRPC, TCP))
+		errs = append(errs, fmt.Errorf("field Protocol: %q is not one of %q, %q and %q", p.Protocol, HTTP, GRPC, TCP))
 	}
 	if len(p.Paths) > 0 && (p.Protocol == GRPC || p.Protocol == TCP) {
-		errs = append(errs, fmt.Errorf("field Paths: a %s port has none", p.Protocol))
+		errs = append(errs, fmt.Errorf("field Paths: a %s port cannot have paths", p.Protocol))
 	}
 	for _, path := range slices.Sorted(maps.Keys(p.Paths)) {
 		if !strings.HasPrefix(path, "/") {
 			errs = append(errs, fmt.Errorf("field Paths: %q does not begin with a slash", path))
 		}
 		if code := p.Paths[path]; code < 200 || code > 599 {
-			errs = append(errs, fmt.Errorf("field Paths[%q]: %d is no status code from 200 to 599", path, code))
+			errs = append(errs, fmt.Errorf("field Paths[%q]: %d is not a status code from 200 to 599", path, code))
 		}
 	}
 	return errors.Join(errs...)

@@ -10,76 +10,75 @@ import (
 	"time"
 )
 
-// Program is what a container does: plain data, no code, so that a test says in
-// one line what its containers are like. The zero Program runs for ever and
-// ends at once with exit code 143 when it gets SIGTERM.
+// Program defines what a container does, as plain data, so that a test can define its
+// containers in one line. The zero Program runs for ever and exits at once with exit code
+// 143 when it gets SIGTERM.
 type Program struct {
-	// Runtime is how long the program runs before it ends by itself. Zero: for
-	// ever.
+	// Runtime is how long the program runs before it exits by itself. Zero means for ever.
 	Runtime time.Duration
-	// ExitCode is its exit code when it ends by itself.
+	// ExitCode is its exit code when it exits by itself.
 	ExitCode int32
-	// OOMKilled makes the kernel kill it for memory at the end of Runtime, with
-	// exit code 137 and reason OOMKilled, instead of ending by itself.
+	// OOMKilled means that the kernel kills it at the end of Runtime, with exit code 137
+	// and reason OOMKilled, instead of a normal exit.
 	OOMKilled bool
-	// Crashes, if not zero, is how many attempts end by themselves: containers
-	// whose CRI attempt is below it do, later ones run for ever.
+	// Crashes, if not zero, is the number of attempts that exit by themselves: containers
+	// with a CRI attempt below it exit, later ones run for ever.
 	Crashes int
 
-	// TermDelay is how long the program goes on after SIGTERM.
+	// TermDelay is how long the program runs after SIGTERM.
 	TermDelay time.Duration
 	// TermExitCode is its exit code after SIGTERM. Default 143, that of a
 	// program without a handler for it.
 	TermExitCode *int32
-	// IgnoreTerm makes it ignore SIGTERM: only SIGKILL ends it.
+	// IgnoreTerm makes it ignore SIGTERM, so that only SIGKILL ends it.
 	IgnoreTerm bool
 
-	// HealthyAfter is how long after its start it becomes healthy. Before that,
-	// and while [Node.SetHealthy] says so, its ports answer as Port says and
-	// commands with Exec.Health fail.
+	// HealthyAfter is the time from its start until it is healthy. While it is not healthy,
+	// or was set unhealthy by [Node.SetHealthy], its ports behave as documented at
+	// Protocol, and commands with Exec.Health fail.
 	HealthyAfter time.Duration
-	// Ports are what it listens on, if Config.Listen is set.
+	// Ports are the ports on which it listens, if Config.Listen is set.
 	Ports []Port
 
 	// CPUMilli is how much CPU it uses while it runs, in thousandths of a core.
 	// Default 1.
 	CPUMilli uint64
-	// Memory is what it has allocated, in bytes. When that is more than the
-	// container's limit the kernel kills it, as with OOMKilled. Default 1 MiB.
+	// Memory is its allocated memory in bytes. If that exceeds the container's limit, the
+	// kernel kills it, as with OOMKilled. Default 1 MiB.
 	Memory Growth
-	// Disk and Inodes are what it has written to the container's own layer, in
-	// bytes and in files.
+	// Disk and Inodes are the bytes and the files that it has written to the container's
+	// writable layer.
 	Disk, Inodes Growth
 
-	// StartError, if not empty, makes StartContainer fail with it, as it does
-	// for a command that is not in the image.
+	// StartError, if not empty, makes StartContainer fail with this error, for example for
+	// a command that is not in the image.
 	StartError string
 	// Log holds the lines that the program writes to its standard output when
 	// it starts. See Config.WriteLogs.
 	Log []string
-	// LogInterval, if not zero, makes it write them again after every interval.
+	// LogInterval, if not zero, is the interval after which it writes the lines again.
 	LogInterval time.Duration
-	// Exec holds the answers to ExecSync, by command with its words joined by
-	// single spaces. A command that is not in it is not in the image either;
-	// with a nil map every command ends at once with exit code 0.
+	// Exec has the results of ExecSync, by command with its words joined by single spaces.
+	// A command that is not in the map fails as not found in the image. With a nil map
+	// every command exits at once with exit code 0.
 	Exec map[string]Exec
 }
 
-// Exec is the answer to a command that is run in a container.
+// Exec is the result of a command that is run in a container.
 type Exec struct {
 	// Runtime is how long the command takes.
 	Runtime time.Duration
-	// ExitCode, Stdout and Stderr are what it leaves.
+	// ExitCode, Stdout and Stderr are its exit code and output.
 	ExitCode       int32
 	Stdout, Stderr string
 	// Health makes the exit code 1 while the program is not healthy.
 	Health bool
 }
 
-// maxCPUMilli is the most CPU that a program can use.
+// maxCPUMilli is the largest CPU usage of a program.
 const maxCPUMilli = 1_000_000
 
-// Validate reports every problem with p, joined.
+// Validate returns all problems with p as one joined error.
 func (p Program) Validate() error {
 	errs := []error{p.validateEnd(), p.validatePorts()}
 	for _, f := range []struct {
@@ -120,7 +119,7 @@ func (p Program) Validate() error {
 func (p Program) validateEnd() error {
 	var errs []error
 	if p.Runtime == 0 && (p.ExitCode != 0 || p.OOMKilled || p.Crashes != 0) {
-		errs = append(errs, errors.New("fields ExitCode, OOMKilled and Crashes need a Runtime: the program never ends by itself"))
+		errs = append(errs, errors.New("fields ExitCode, OOMKilled and Crashes require Runtime: without it the program never exits by itself"))
 	}
 	if p.OOMKilled && p.ExitCode != 0 {
 		errs = append(errs, errors.New("field ExitCode: a program that is killed for memory has exit code 137"))
@@ -142,15 +141,15 @@ func (p Program) validatePorts() error {
 			errs = append(errs, fmt.Errorf("field Ports[%d]: %w", i, err))
 		}
 		if seen[port.Number] {
-			errs = append(errs, fmt.Errorf("field Ports[%d]: port %d is there already", i, port.Number))
+			errs = append(errs, fmt.Errorf("field Ports[%d]: duplicate port %d", i, port.Number))
 		}
 		seen[port.Number] = true
 	}
 	return errors.Join(errs...)
 }
 
-// clone keeps later changes of the caller's maps and pointers out of the node,
-// and fills in what has a default.
+// clone returns a copy with defaults. It shares no maps and pointers with p, so that the
+// caller may change them.
 func (p Program) clone() *Program {
 	if p.TermExitCode != nil {
 		p.TermExitCode = new(*p.TermExitCode)
@@ -171,15 +170,15 @@ func (p Program) clone() *Program {
 	return &p
 }
 
-// ending is how a program ends: how long after its start or its SIGTERM, with
-// which exit code, and for what reason if the exit code does not say it.
+// ending defines the exit of a program: the time from its start or from SIGTERM, the exit
+// code, and the reason unless it follows from the exit code.
 type ending struct {
 	after  time.Duration
 	code   int32
 	reason string
 }
 
-// ownEnd returns how an attempt ends by itself, and false if it never does.
+// ownEnd returns how an attempt exits by itself. It reports false if it runs for ever.
 func (p *Program) ownEnd(attempt uint32) (ending, bool) {
 	if p.Runtime == 0 || p.Crashes != 0 && int64(attempt) >= int64(p.Crashes) {
 		return ending{}, false
@@ -190,7 +189,8 @@ func (p *Program) ownEnd(attempt uint32) (ending, bool) {
 	return ending{after: p.Runtime, code: p.ExitCode}, true
 }
 
-// termEnd returns how it ends at SIGTERM, and false if it ignores that.
+// termEnd returns how the program exits after SIGTERM. It reports false if it ignores
+// SIGTERM.
 func (p *Program) termEnd() (ending, bool) {
 	if p.IgnoreTerm {
 		return ending{}, false
@@ -201,7 +201,7 @@ func (p *Program) termEnd() (ending, bool) {
 	return ending{after: p.TermDelay, code: exitTerminated}, true
 }
 
-// exec returns the answer to a command, and false if there is no such command.
+// exec returns the result of a command. It reports false if the command does not exist.
 func (p *Program) exec(cmd []string) (Exec, bool) {
 	if p.Exec == nil {
 		return Exec{}, true

@@ -37,7 +37,7 @@ func (b *bed) limit(id string, bytes int64) {
 
 // demo/leaky:1 takes 8 MiB at once and 8 MiB more every second.
 
-func TestProgramThatPassesItsMemoryLimitIsKilled(t *testing.T) {
+func TestOOMKill_AtTheMemoryLimit(t *testing.T) {
 	b := newBed(t)
 	id := b.startLimited("demo/leaky:1", 40<<20-1)
 	b.clock.Step(4*time.Second - 1)
@@ -46,19 +46,19 @@ func TestProgramThatPassesItsMemoryLimitIsKilled(t *testing.T) {
 	b.requireEnded(id, 137, "OOMKilled", 4*time.Second)
 }
 
-func TestProgramThatNeedsMoreMemoryThanItsLimitIsKilledAtOnce(t *testing.T) {
+func TestOOMKill_AtOnceAboveTheLimit(t *testing.T) {
 	b := newBed(t)
 	b.requireEnded(b.startLimited("demo/leaky:1", 1<<20), 137, "OOMKilled", 0)
 }
 
-func TestProgramWithoutALimitIsNotKilled(t *testing.T) {
+func TestOOMKill_NotWithoutALimit(t *testing.T) {
 	b := newBed(t)
 	_, id := b.start("a", "demo/leaky:1")
 	b.clock.Step(1000 * time.Hour)
 	require.Equal(t, running, b.status(id).GetState())
 }
 
-func TestNewLimitMovesTheKill(t *testing.T) {
+func TestOOMKill_NewLimitReschedules(t *testing.T) {
 	b := newBed(t)
 	id := b.startLimited("demo/leaky:1", 40<<20-1)
 	b.clock.Step(2 * time.Second)
@@ -71,7 +71,7 @@ func TestNewLimitMovesTheKill(t *testing.T) {
 	b.requireEnded(id, 137, "OOMKilled", 8*time.Second)
 }
 
-func TestContainerThatEndsBeforeItsMemoryDoesIsNotKilledForIt(t *testing.T) {
+func TestOOMKill_NotAfterTheExit(t *testing.T) {
 	b := newBed(t)
 	id := b.startLimited("demo/leaky:1", 40<<20-1)
 	require.NoError(t, b.Kill(id, 1))
@@ -112,7 +112,7 @@ func TestHealthCommand(t *testing.T) {
 	})
 }
 
-func TestLogAgainAndAgain(t *testing.T) {
+func TestLogInterval(t *testing.T) {
 	dir := t.TempDir()
 	b := newBed(t, func(c *fakecri.Config) {
 		c.WriteLogs = true
@@ -203,7 +203,7 @@ func TestApply(t *testing.T) {
 	b.requireEnded(changed, 0, "Completed", time.Second)
 }
 
-func TestApplyKnowsImagesByEveryName(t *testing.T) {
+func TestApply_AcceptsEveryNameOfAnImage(t *testing.T) {
 	b := newBed(t, func(c *fakecri.Config) {
 		c.Registry = []fakecri.Image{{Name: "far:1", Tags: []string{"far:2"}}}
 	})
@@ -226,10 +226,10 @@ func TestValidateProgram(t *testing.T) {
 	}.Validate()
 	require.Equal(t, []string{
 		`field Ports[0]: field Number is required`,
-		`field Ports[1]: field Protocol: "udp" is none of "http", "grpc" and "tcp"`,
-		`field Ports[2]: port 1 is there already`,
-		`field Ports[3]: field Paths: a tcp port has none`,
-		`field Paths["/b"]: 100 is no status code from 200 to 599`,
+		`field Ports[1]: field Protocol: "udp" is not one of "http", "grpc" and "tcp"`,
+		`field Ports[2]: duplicate port 1`,
+		`field Ports[3]: field Paths: a tcp port cannot have paths`,
+		`field Paths["/b"]: 100 is not a status code from 200 to 599`,
 		`field Paths: "a" does not begin with a slash`,
 		`field HealthyAfter: -1ns is negative`,
 		`field LogInterval: -1ns is negative`,
@@ -241,7 +241,7 @@ func TestValidateProgram(t *testing.T) {
 	require.ErrorContains(t, fakecri.Program{LogInterval: 1}.Validate(), "needs lines in Log")
 }
 
-func TestStoppedProgramsLeaveNothingToWaitFor(t *testing.T) {
+func TestStoppedPrograms_LeaveNoTimers(t *testing.T) {
 	b := newBed(t)
 	_, id := b.start("a", "demo/leaky:1")
 	b.limit(id, 1<<40)

@@ -13,22 +13,22 @@ import (
 	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
-// Pull says how an image is pulled. With the zero Pull that takes no time and
-// always works.
+// Pull defines how an image is pulled. With the zero Pull it takes no time and always
+// succeeds.
 type Pull struct {
-	// Delay is how long it takes until the first byte comes, or Error.
+	// Delay is the time until the first byte arrives, or until the pull fails with Error.
 	Delay time.Duration
-	// BytesPerSecond is how fast layers come that are not in the store yet.
-	// Zero: at once.
+	// BytesPerSecond is the download rate of layers that are not in the store yet. Zero
+	// means that they take no time.
 	BytesPerSecond uint64
-	// Username and Password, if not empty, must be in the pull's AuthConfig, on
-	// their own or encoded in its Auth.
+	// Username and Password, if not empty, are required in the pull's AuthConfig, as plain
+	// fields or encoded in its Auth.
 	Username, Password string
-	// Error, if not empty, is what the pull fails with after Delay.
+	// Error, if not empty, is the error with which the pull fails after Delay.
 	Error string
 }
 
-// Validate reports every problem with p, joined.
+// Validate returns all problems with p as one joined error.
 func (p Pull) Validate() error {
 	var errs []error
 	if p.Delay < 0 {
@@ -43,7 +43,7 @@ func (p Pull) Validate() error {
 	return errors.Join(errs...)
 }
 
-// admits says whether a pull with these credentials is allowed.
+// admits reports whether a pull with these credentials is allowed.
 func (p Pull) admits(auth *runtimeapi.AuthConfig) bool {
 	if p.Username == "" {
 		return true
@@ -55,21 +55,21 @@ func (p Pull) admits(auth *runtimeapi.AuthConfig) bool {
 	return err == nil && string(text) == p.Username+":"+p.Password
 }
 
-// duration returns how long it takes to fetch an amount.
+// duration returns how long it takes to fetch this number of bytes.
 func (p Pull) duration(bytes uint64) time.Duration {
 	if p.BytesPerSecond == 0 {
 		return p.Delay
 	}
-	fetch, ok := lasting(bytes, p.BytesPerSecond)
+	fetch, ok := timeFor(bytes, p.BytesPerSecond)
 	if !ok || fetch > math.MaxInt64-p.Delay {
 		return math.MaxInt64
 	}
 	return p.Delay + fetch
 }
 
-// PullImage puts an image into the store under the reference given and returns
-// its id. It blocks for as long as Image.Pull says; when ctx ends, the runtime
-// restarts or there is no room on the disk, nothing was pulled.
+// PullImage adds an image to the store with the given reference and returns its id. It
+// blocks for the time that Image.Pull defines. If ctx ends, the runtime restarts or the
+// disk is full, it returns an error and adds nothing.
 func (n *Node) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
 	name := image.GetImage()
 	if err := n.enter(ctx, "PullImage", "", name); err != nil {
@@ -94,7 +94,7 @@ func (n *Node) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth 
 	return n.images.add(img, ref).id, nil
 }
 
-// fetch waits until all of an image is there.
+// fetch waits until the whole image is downloaded.
 func (n *Node) fetch(ctx context.Context, ref imageref.Ref, img Image, auth *runtimeapi.AuthConfig) error {
 	if !img.Pull.admits(auth) {
 		return errUnknown("failed to pull and unpack image %q: failed to resolve image: pull access denied, repository does not exist "+

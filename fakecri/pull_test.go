@@ -31,7 +31,7 @@ func withRegistry(pull fakecri.Pull) func(*fakecri.Config) {
 	}
 }
 
-// pull pulls an image and says how long that took.
+// pull pulls an image, and returns how long that took.
 func (b *bed) pull(name string, auth *runtimeapi.AuthConfig) (time.Duration, error) {
 	b.t.Helper()
 	begin := time.Now()
@@ -39,7 +39,7 @@ func (b *bed) pull(name string, auth *runtimeapi.AuthConfig) (time.Duration, err
 	return time.Since(begin), err
 }
 
-func TestPullTakesTimeForWhatIsNotThere(t *testing.T) {
+func TestPullImage_TakesTimeForMissingLayers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, withRegistry(fakecri.Pull{Delay: time.Second, BytesPerSecond: 10 << 20}))
 		for _, tc := range []struct {
@@ -54,7 +54,7 @@ func TestPullTakesTimeForWhatIsNotThere(t *testing.T) {
 	})
 }
 
-func TestPullThatIsCutShortPullsNothing(t *testing.T) {
+func TestPullImage_CancelledPullAddsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, withRegistry(fakecri.Pull{Delay: time.Minute}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -104,7 +104,7 @@ func TestPullWithCredentials(t *testing.T) {
 	})
 }
 
-func TestPullThatFails(t *testing.T) {
+func TestPullImage_Error(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, withRegistry(fakecri.Pull{Delay: time.Second, Error: "manifest unknown"}))
 		took, err := b.pull("app:1", nil)
@@ -114,7 +114,7 @@ func TestPullThatFails(t *testing.T) {
 	})
 }
 
-func TestPullThatTakesLongerThanTimeItself(t *testing.T) {
+func TestPullImage_LongestDuration(t *testing.T) {
 	for _, pull := range []fakecri.Pull{{BytesPerSecond: 1, Delay: math.MaxInt64 - 1}, {BytesPerSecond: 1}} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBed(t, func(c *fakecri.Config) {
@@ -129,7 +129,7 @@ func TestPullThatTakesLongerThanTimeItself(t *testing.T) {
 	}
 }
 
-func TestPullNeedsRoomOnTheDisk(t *testing.T) {
+func TestPullImage_FailsOnAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, withRegistry(fakecri.Pull{}))
 		_, err := b.pull("huge:1", nil)
@@ -192,7 +192,7 @@ func TestDiskUsage(t *testing.T) {
 	require.NoError(t, b.FillDisk(0, 0))
 	require.EqualValues(t, 1<<20, b.DiskUsage().UsedBytes)
 
-	require.ErrorContains(t, b.FillDisk(100<<30+1, 0), "the disk has 107374182400 bytes")
+	require.ErrorContains(t, b.FillDisk(100<<30+1, 0), "more than the disk's 107374182400 bytes")
 	require.ErrorContains(t, b.FillDisk(0, 1e9), "6553600 inodes")
 	require.EqualValues(t, 1<<20, b.DiskUsage().UsedBytes)
 }
@@ -212,7 +212,7 @@ func TestValidateImages(t *testing.T) {
 	})
 	require.Equal(t, []string{
 		`fakecri: invalid config: field Images[0]: field Layers[0]: field Name is required`,
-		`field Layers[2]: layer "x" is there already`,
+		`field Layers[2]: duplicate layer "x"`,
 		`field Images[1]: field SizeBytes: 3 is not the sum of the layers, 2`,
 		`field Registry[1]: field Pull: field Delay: -1ns is negative`,
 		`field Password needs a Username`,

@@ -2,8 +2,8 @@ package fakecri
 
 import "github.com/kubeparts/kubeparts/internal/imageref"
 
-// parseRef reads an image reference as container runtimes do: without a tag it refers to
-// the latest, and a tag beside a digest has no meaning.
+// parseRef parses an image reference as container runtimes do: the default tag is latest,
+// and a tag is ignored if the reference has a digest.
 func parseRef(s string) (imageref.Ref, error) {
 	ref, err := imageref.Parse(s)
 	if err != nil {

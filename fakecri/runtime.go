@@ -8,7 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Version says who we are; the version asked for does not matter.
+// Version returns the name and version of the runtime, whatever version the caller passes.
 func (n *Node) Version(ctx context.Context, _ string) (*runtimeapi.VersionResponse, error) {
 	if err := n.enter(ctx, "Version", "", ""); err != nil {
 		return nil, err
@@ -19,8 +19,8 @@ func (n *Node) Version(ctx context.Context, _ string) (*runtimeapi.VersionRespon
 	}, nil
 }
 
-// Status says that the runtime and its network are ready; the verbose form says
-// nothing more.
+// Status reports the runtime and its network as ready. A verbose status contains no
+// additional information.
 func (n *Node) Status(ctx context.Context, _ bool) (*runtimeapi.StatusResponse, error) {
 	if err := n.enter(ctx, "Status", "", ""); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (n *Node) Status(ctx context.Context, _ bool) (*runtimeapi.StatusResponse, 
 	}, nil
 }
 
-// RuntimeConfig says that the cgroup driver is cgroupfs.
+// RuntimeConfig returns cgroupfs as the cgroup driver.
 func (n *Node) RuntimeConfig(ctx context.Context) (*runtimeapi.RuntimeConfigResponse, error) {
 	if err := n.enter(ctx, "RuntimeConfig", "", ""); err != nil {
 		return nil, err
@@ -50,8 +50,8 @@ func (n *Node) RuntimeConfig(ctx context.Context) (*runtimeapi.RuntimeConfigResp
 	}, nil
 }
 
-// UpdateRuntimeConfig takes the pod network's range and, like containerd with a
-// network config of its own, makes no use of it.
+// UpdateRuntimeConfig ignores the pod network's range, like containerd with its own network
+// config.
 func (n *Node) UpdateRuntimeConfig(ctx context.Context, _ *runtimeapi.RuntimeConfig) error {
 	if err := n.enter(ctx, "UpdateRuntimeConfig", "", ""); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (n *Node) UpdateRuntimeConfig(ctx context.Context, _ *runtimeapi.RuntimeCon
 	return nil
 }
 
-// CheckpointContainer answers Unimplemented in this version.
+// CheckpointContainer returns Unimplemented.
 func (n *Node) CheckpointContainer(ctx context.Context, options *runtimeapi.CheckpointContainerRequest) error {
 	if err := n.enter(ctx, "CheckpointContainer", options.GetContainerId(), ""); err != nil {
 		return err

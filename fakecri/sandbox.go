@@ -12,21 +12,21 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// sandbox is one pod sandbox. All but condition and containers never changes.
+// sandbox is one pod sandbox. Only condition and containers change.
 type sandbox struct {
 	id, name, object string
 	seq              uint64
-	config           *runtimeapi.PodSandboxConfig // our copy
+	config           *runtimeapi.PodSandboxConfig // the node's own copy
 	handler          string
 	createdAt        int64
 	condition
-	containers []*container // in the order of their making
+	containers []*container // in the order of their creation
 }
 
-// condition is what changes of a sandbox; events hold copies of it.
+// condition is the state of a sandbox that changes; events contain copies of it.
 type condition struct {
 	ready bool
-	ip    string // empty on the host's network, and when the network is gone
+	ip    string // empty on the host's network, and after the network was removed
 }
 
 func (s *sandbox) key() (string, uint64) { return s.id, s.seq }
@@ -40,9 +40,9 @@ func (s *sandbox) state() runtimeapi.PodSandboxState {
 	return runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 }
 
-// RunPodSandbox makes a sandbox and makes it ready. Its name, namespace, UID
-// and attempt must be free; it gets an address of 10.88.0.0/16 unless it is on
-// the host's network.
+// RunPodSandbox creates a sandbox that is ready. No other sandbox may have its name,
+// namespace, UID and attempt. It gets an address of Config.PodNetwork, unless it is on the
+// host's network.
 func (n *Node) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, runtimeHandler string) (string, error) {
 	if err := n.enter(ctx, "RunPodSandbox", "", podName(config)); err != nil {
 		return "", err
@@ -69,7 +69,7 @@ func (n *Node) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxC
 		handler: runtimeHandler, condition: condition{ready: true},
 	}
 	if security.GetNamespaceOptions().GetNetwork() != runtimeapi.NamespaceMode_NODE {
-		ip, err := n.addresses.take()
+		ip, err := n.addresses.allocate()
 		if err != nil {
 			delete(n.reserved, name)
 			return "", errUnknown("failed to setup network for sandbox %q: %v", id, err)
@@ -83,8 +83,8 @@ func (n *Node) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxC
 	return id, nil
 }
 
-// StopPodSandbox kills what runs in a sandbox, without grace, and takes its
-// network away. It may be called again, and for an id that is not known.
+// StopPodSandbox kills the containers of a sandbox without a grace period, and removes its
+// network. It succeeds if it is called again, and for an unknown id.
 func (n *Node) StopPodSandbox(ctx context.Context, podSandboxID string) error {
 	if err := n.enter(ctx, "StopPodSandbox", podSandboxID, ""); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (n *Node) StopPodSandbox(ctx context.Context, podSandboxID string) error {
 	return nil
 }
 
-// stopSandbox ends a sandbox and all that runs in it.
+// stopSandbox stops a sandbox and kills its containers.
 func (n *Node) stopSandbox(s *sandbox, exitCode int32) {
 	for _, c := range s.containers {
 		n.kill(c, exitCode)
@@ -139,8 +139,9 @@ func (n *Node) forgetSandbox(s *sandbox) {
 	delete(n.reserved, s.name)
 }
 
-// PodSandboxStatus leaves the response's container statuses and timestamp
-// empty, as containerd does. The verbose form says nothing more.
+// PodSandboxStatus returns the status of a sandbox. Like containerd it leaves the
+// response's container statuses and timestamp empty. A verbose status contains no
+// additional information.
 func (n *Node) PodSandboxStatus(ctx context.Context, podSandboxID string, _ bool) (*runtimeapi.PodSandboxStatusResponse, error) {
 	if err := n.enter(ctx, "PodSandboxStatus", podSandboxID, ""); err != nil {
 		return nil, err
@@ -153,7 +154,7 @@ func (n *Node) PodSandboxStatus(ctx context.Context, podSandboxID string, _ bool
 	return answerStatus(n, &runtimeapi.PodSandboxStatusResponse{Status: s.status(s.condition)}), nil
 }
 
-// ListPodSandbox returns sandboxes in the order of their making.
+// ListPodSandbox returns sandboxes in the order of their creation.
 func (n *Node) ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
 	return n.listPodSandbox(ctx, "ListPodSandbox", filter)
 }
@@ -166,8 +167,8 @@ func (n *Node) listPodSandbox(ctx context.Context, method string, filter *runtim
 	return n.answerSandboxes(filter, n.selectSandboxes(filter)), nil
 }
 
-// UpdatePodSandboxResources checks that the sandbox is there and does no more:
-// containerd shows the new resources only in verbose statuses.
+// UpdatePodSandboxResources only checks that the sandbox exists. containerd returns the new
+// resources only in verbose statuses.
 func (n *Node) UpdatePodSandboxResources(ctx context.Context, request *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	id := request.GetPodSandboxId()
 	if err := n.enter(ctx, "UpdatePodSandboxResources", id, ""); err != nil {
@@ -180,7 +181,7 @@ func (n *Node) UpdatePodSandboxResources(ctx context.Context, request *runtimeap
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
 }
 
-// joinName makes the name that a sandbox or container reserves.
+// joinName returns the name that a sandbox or container reserves.
 func joinName(name, namespace, uid string, attempt uint32) string {
 	return strings.Join([]string{name, namespace, uid, strconv.FormatUint(uint64(attempt), 10)}, "_")
 }

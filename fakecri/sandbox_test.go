@@ -54,7 +54,7 @@ func TestSandboxNameIsReservedUntilRemoval(t *testing.T) {
 	require.NoError(t, run(0))
 }
 
-func TestSandboxFromReadyToGone(t *testing.T) {
+func TestSandbox_Lifecycle(t *testing.T) {
 	b := newBed(t)
 	id := b.pod("a")
 	require.Len(t, id, 64)

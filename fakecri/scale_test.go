@@ -13,9 +13,9 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// TestASimulatedDay is the life of a hundred pods whose containers crash and
+// TestNode_SimulatedDay is the life of a hundred pods whose containers crash and
 // are restarted every minute for a day.
-func TestASimulatedDay(t *testing.T) {
+func TestNode_SimulatedDay(t *testing.T) {
 	b := newBed(t, func(c *fakecri.Config) { c.Record = false })
 	ctx := t.Context()
 	var sandboxes, containers []string
@@ -40,9 +40,9 @@ func TestASimulatedDay(t *testing.T) {
 	require.Len(t, list, pods)
 }
 
-// TestADayOverAnInMemoryListener is the same with an agent that knows nothing of
+// TestServe_SimulatedDayInMemory is the same with an agent that knows nothing of
 // the clock: it asks every minute over gRPC for what has ended, and restarts it.
-func TestADayOverAnInMemoryListener(t *testing.T) {
+func TestServe_SimulatedDayInMemory(t *testing.T) {
 	const pods, day = 100, 24 * 60
 	begin, restarts := time.Now(), 0
 	synctest.Test(t, func(t *testing.T) {

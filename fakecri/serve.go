@@ -9,19 +9,19 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// maxMessageBytes is containerd's limit: a list beyond it cannot be had.
+// maxMessageBytes is containerd's limit. A call whose list is larger fails.
 const maxMessageBytes = 16 << 20
 
-// Serve offers the node as a CRI runtime and image service on a listener until
-// ctx is done, and then returns nil; any other error is the listener's. When it
-// returns, the listener is closed, all connections and calls have ended and
-// nothing of it runs any more. A node can be served on several listeners.
+// Serve serves the node as a CRI runtime and image service on a listener until ctx is done,
+// and then returns nil. It returns an error if the listener fails. When it returns, the
+// listener is closed, and all connections, calls and goroutines have ended. A node can be
+// served on several listeners.
 func (n *Node) Serve(ctx context.Context, lis net.Listener) error {
 	srv := grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessageBytes),
 		grpc.MaxSendMsgSize(maxMessageBytes),
 		grpc.WaitForHandlers(true),
-		grpc.UnaryInterceptor(fromAfar),
+		grpc.UnaryInterceptor(markRemote),
 	)
 	runtimeapi.RegisterRuntimeServiceServer(srv, &runtimeServer{n: n})
 	runtimeapi.RegisterImageServiceServer(srv, &imageServer{n: n})
@@ -47,19 +47,19 @@ func (n *Node) Serve(ctx context.Context, lis net.Listener) error {
 // remote marks the contexts of calls that came over gRPC.
 type remote struct{}
 
-func fromAfar(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func markRemote(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	return handler(context.WithValue(ctx, remote{}, true), request)
 }
 
 func isRemote(ctx context.Context) bool { return ctx.Value(remote{}) != nil }
 
-// listener lets the node know its connections, so that a restart can cut them.
+// listener records the open connections in the node, so that a restart can close them.
 type listener struct {
 	net.Listener
 	n *Node
 }
 
-// Accept notes the connection until it is closed.
+// Accept records the connection until it is closed.
 func (l *listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -77,7 +77,7 @@ type conn struct {
 	n *Node
 }
 
-// Close forgets the connection and closes it.
+// Close removes the connection from the record and closes it.
 func (c *conn) Close() error {
 	c.n.mu.Lock()
 	delete(c.n.conns, c)

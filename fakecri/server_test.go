@@ -132,7 +132,7 @@ func TestEmptyRequestsOverGRPCAreAnswered(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotImplementedSaysSo(t *testing.T) {
+func TestServe_Unimplemented(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		rt, _ := serve(t, b.Node)

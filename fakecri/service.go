@@ -17,21 +17,20 @@ import (
 
 // services are the listening ports of the node's containers.
 type services struct {
-	open  map[*container]map[uint16]net.Listener
-	kept  bool // keep runs
-	ended bool // by Shutdown
-	wg    sync.WaitGroup
+	open    map[*container]map[uint16]net.Listener
+	waiting bool // waitPorts is running
+	ended   bool // Shutdown was called
+	wg      sync.WaitGroup
 }
 
-// Shutdown closes all that the node's programs listen on and returns when
-// nothing of it runs any more; programs that are started later listen on
-// nothing. All else goes on. It is needed only with Config.Listen, and may be
-// called again.
+// Shutdown closes all listeners of the node's programs, and returns when their goroutines
+// have ended. Programs that are started later do not listen. The rest of the node keeps
+// working. It is needed only with Config.Listen, and may be called again.
 func (n *Node) Shutdown() {
 	n.mu.Lock()
 	n.services.ended = true
 	for c := range n.services.open {
-		n.hangUp(c)
+		n.closePorts(c)
 	}
 	n.broadcast()
 	n.mu.Unlock()
@@ -41,7 +40,7 @@ func (n *Node) Shutdown() {
 // hostAddress is the address of programs in pods on the host's network.
 const hostAddress = "127.0.0.1"
 
-// serveProgram opens the ports of a program that starts, or none of them.
+// serveProgram opens the ports of a starting program. If one fails, it closes all of them.
 func (n *Node) serveProgram(ctx context.Context, c *container) error {
 	if n.cfg.Listen == nil || n.services.ended || len(c.program.Ports) == 0 {
 		return nil
@@ -55,50 +54,51 @@ func (n *Node) serveProgram(ctx context.Context, c *container) error {
 			continue
 		}
 		if err := n.open(c, p); err != nil {
-			n.hangUp(c)
+			n.closePorts(c)
 			return err
 		}
 	}
-	if !n.services.kept {
-		n.services.kept = true
-		n.services.wg.Go(func() { n.keep(context.WithoutCancel(ctx)) })
+	if !n.services.waiting {
+		n.services.waiting = true
+		n.services.wg.Go(func() { n.waitPorts(context.WithoutCancel(ctx)) })
 	}
 	return nil
 }
 
-// keep lets what is due happen on time for as long as programs listen: who
-// probes them does not look at the node. It takes the lock, and closes what
-// ended in a way that closed nothing, such as a reboot.
-func (n *Node) keep(ctx context.Context) {
+// waitPorts applies scheduled changes on time for as long as programs listen, because
+// probes do not call methods of the node. It takes the lock. It also closes the ports of
+// containers that ended without closing them, such as at a reboot.
+func (n *Node) waitPorts(ctx context.Context) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	quiet := func() bool {
+	allClosed := func() bool {
 		for c := range n.services.open {
 			if c.state == runtimeapi.ContainerState_CONTAINER_EXITED {
-				n.hangUp(c)
+				n.closePorts(c)
 			}
 		}
 		return len(n.services.open) == 0
 	}
 	for {
-		// It fails when the runtime restarts, which is nothing to programs.
-		if err := n.await(ctx, quiet); err == nil {
-			n.services.kept = false
+		// It fails when the runtime restarts, which does not affect programs.
+		if err := n.await(ctx, allClosed); err == nil {
+			n.services.waiting = false
 			return
 		}
 	}
 }
 
-// hangUp closes the ports of a container.
-func (n *Node) hangUp(c *container) {
+// closePorts closes the ports of a container.
+func (n *Node) closePorts(c *container) {
 	for _, lis := range n.services.open[c] {
-		_ = lis.Close() // it is gone, whatever this says
+		_ = lis.Close() // it is closed even if this returns an error
 	}
 	delete(n.services.open, c)
 }
 
-// tuneTCP opens or closes the TCP ports of a container, as its health says.
-func (n *Node) tuneTCP(c *container) error {
+// updateTCP opens the TCP ports of a healthy container, and closes those of an unhealthy
+// one.
+func (n *Node) updateTCP(c *container) error {
 	ports, ok := n.services.open[c]
 	if !ok {
 		return nil
@@ -119,7 +119,7 @@ func (n *Node) tuneTCP(c *container) error {
 	return nil
 }
 
-// open listens on a port and has it served.
+// open listens on a port and starts a goroutine that serves it.
 func (n *Node) open(c *container, p Port) error {
 	host := c.pod.ip
 	if host == "" {
@@ -143,17 +143,17 @@ func (n *Node) open(c *container, p Port) error {
 	return nil
 }
 
-// askHealth is what a server asks when it is probed. A program that has ended
-// may still have connections, for a moment.
-func (n *Node) askHealth(c *container) (running, healthy bool) {
+// health returns the state of a container for a probe. A program that has just exited may
+// still have open connections.
+func (n *Node) health(c *container) (running, healthy bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.settle()
+	n.advance()
 	return c.running(), n.healthy(c)
 }
 
-// The servers below return when their listener is closed, and then let nothing
-// of theirs live on.
+// The servers below return when their listener is closed and all their goroutines have
+// ended.
 
 func serveTCP(lis net.Listener) {
 	for {
@@ -167,9 +167,9 @@ func serveTCP(lis net.Listener) {
 
 func (n *Node) serveHTTP(c *container, p Port, lis net.Listener) {
 	handler := func(w http.ResponseWriter, r *http.Request) {
-		running, healthy := n.askHealth(c)
+		running, healthy := n.health(c)
 		if !running {
-			hangUpOn(w)
+			dropConn(w)
 			return
 		}
 		code, fixed := p.Paths[r.URL.Path]
@@ -181,7 +181,7 @@ func (n *Node) serveHTTP(c *container, p Port, lis net.Listener) {
 			code = http.StatusServiceUnavailable
 		}
 		w.WriteHeader(code)
-		_, _ = io.WriteString(w, http.StatusText(code)+"\n") // the client may be gone
+		_, _ = io.WriteString(w, http.StatusText(code)+"\n") // the client may have disconnected
 	}
 	var conns sync.WaitGroup
 	srv := &http.Server{
@@ -203,8 +203,8 @@ func (n *Node) serveHTTP(c *container, p Port, lis net.Listener) {
 	conns.Wait()
 }
 
-// hangUpOn closes the connection of a request without an answer.
-func hangUpOn(w http.ResponseWriter) {
+// dropConn closes the connection of a request without a response.
+func dropConn(w http.ResponseWriter) {
 	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 		_ = conn.Close()
 	}
@@ -226,7 +226,7 @@ type healthServer struct {
 
 // Check implements grpc_health_v1.HealthServer.
 func (s healthServer) Check(context.Context, *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
-	switch running, healthy := s.node.askHealth(s.container); {
+	switch running, healthy := s.node.health(s.container); {
 	case !running:
 		return nil, errUnavailable()
 	case !healthy:

@@ -68,7 +68,7 @@ func (w *wire) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	return lis.DialContext(ctx)
 }
 
-// get returns the status code of an HTTP GET, and 0 if nobody answers.
+// get returns the status code of an HTTP GET, or 0 without a response.
 func (w *wire) get(t *testing.T, url string) int {
 	t.Helper()
 	transport := &http.Transport{DialContext: w.dial, DisableKeepAlives: true}
@@ -82,7 +82,7 @@ func (w *wire) get(t *testing.T, url string) int {
 	return resp.StatusCode
 }
 
-// accepts says whether somebody accepts connections at an address.
+// accepts reports whether connections to an address are accepted.
 func (w *wire) accepts(t *testing.T, address string) bool {
 	t.Helper()
 	conn, err := w.dial(t.Context(), "tcp", address)
@@ -127,7 +127,7 @@ func TestHTTPPortAnswersByHealthAndPath(t *testing.T) {
 		require.NoError(t, b.SetHealthy(id, true))
 		require.Equal(t, 200, w.get(t, base+"/healthz"))
 
-		// It ends on time though nobody looks at the node.
+		// It exits on time although no call is made to the node.
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
 		require.Zero(t, w.get(t, base+"/healthz"))
@@ -181,7 +181,7 @@ func TestTCPPortIsOpenWhileTheProgramIsHealthy(t *testing.T) {
 	})
 }
 
-func TestTCPPortThatIsTakenWhenTheProgramBecomesHealthyStaysShut(t *testing.T) {
+func TestPorts_OccupiedTCPPortStaysClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w := listening(t, fakecri.Program{HealthyAfter: time.Second, Ports: []fakecri.Port{{Number: 1, Protocol: fakecri.TCP}}})
 		_, id := b.start("a", "demo/web:1")
@@ -193,7 +193,7 @@ func TestTCPPortThatIsTakenWhenTheProgramBecomesHealthyStaysShut(t *testing.T) {
 	})
 }
 
-func TestPortsCloseWithTheContainerWhateverEndsIt(t *testing.T) {
+func TestPorts_CloseWithTheContainer(t *testing.T) {
 	for name, end := range map[string]func(b *bed, sandbox, id string) error{
 		"stopped":        func(b *bed, _, id string) error { return b.StopContainer(b.t.Context(), id, 10) },
 		"removed":        func(b *bed, _, id string) error { return b.RemoveContainer(b.t.Context(), id) },
@@ -231,7 +231,7 @@ func TestProgramsServeOnWhileTheRuntimeIsDown(t *testing.T) {
 	})
 }
 
-func TestPortThatIsTakenMakesTheStartFail(t *testing.T) {
+func TestPorts_OccupiedPortFailsTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w := listening(t, fakecri.Program{Ports: []fakecri.Port{{Number: 80}, {Number: 81}}})
 		sandbox := b.pod("a")
@@ -286,9 +286,9 @@ func TestPodNetwork(t *testing.T) {
 	}
 }
 
-// TestKeptConnectionsDieWithTheProgram asks on connections that were open before
+// TestPorts_OpenConnectionsCloseWithTheProgram asks on connections that were open before
 // the container ended.
-func TestKeptConnectionsDieWithTheProgram(t *testing.T) {
+func TestPorts_OpenConnectionsCloseWithTheProgram(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
 			b, w := listening(t, fakecri.Program{Ports: []fakecri.Port{{Number: 80, Paths: map[string]int{"/fixed": 204}}}})

@@ -9,22 +9,23 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// pauseMemoryBytes is what a sandbox takes besides its containers: about as much
-// as a pause program.
+// pauseMemoryBytes is the memory of a sandbox in addition to its containers: about that of
+// a pause container.
 const pauseMemoryBytes = 512 << 10
 
-// filesystem is where images and the layers of containers are.
+// filesystem is the mount point of the filesystem with the images and the writable layers
+// of containers.
 const filesystem = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs"
 
-// usage is what a container takes at a moment.
+// usage is the resource usage of a container at a time.
 type usage struct {
 	cpuNanoseconds, cpuNanoCores uint64
 	memoryBytes, diskBytes       uint64
 	inodes                       uint64
 }
 
-// usage returns what a container takes now, as its program says. One that has
-// ended keeps its disk.
+// usage returns the current usage of a container, computed from its program. An exited
+// container keeps its disk usage.
 func (n *Node) usage(c *container) usage {
 	if c.startedAt == 0 {
 		return usage{}
@@ -33,13 +34,14 @@ func (n *Node) usage(c *container) usage {
 	u := usage{diskBytes: p.Disk.at(age), inodes: p.Inodes.at(age)}
 	if c.running() {
 		u.cpuNanoCores = p.CPUMilli * 1e6
-		u.cpuNanoseconds = times(u.cpuNanoCores, age)
+		u.cpuNanoseconds = amountAfter(u.cpuNanoCores, age)
 		u.memoryBytes = p.Memory.at(age)
 	}
 	return u
 }
 
-// ContainerStats fails for a container that does not run.
+// ContainerStats returns the stats of a container. It returns an error if the container
+// does not run.
 func (n *Node) ContainerStats(ctx context.Context, containerID string) (*runtimeapi.ContainerStats, error) {
 	if err := n.enter(ctx, "ContainerStats", containerID, ""); err != nil {
 		return nil, err
@@ -55,8 +57,8 @@ func (n *Node) ContainerStats(ctx context.Context, containerID string) (*runtime
 	return n.stats(c), nil
 }
 
-// ListContainerStats returns stats in the order of the containers' making.
-// Those of a container that does not run have a disk and nothing else.
+// ListContainerStats returns stats in the order in which the containers were created. The
+// stats of a container that does not run have only its disk usage.
 func (n *Node) ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
 	return n.listContainerStats(ctx, "ListContainerStats", filter)
 }
@@ -99,7 +101,8 @@ func (n *Node) stats(c *container) *runtimeapi.ContainerStats {
 	return out
 }
 
-// PodSandboxStats fails for a sandbox that is not ready.
+// PodSandboxStats returns the stats of a sandbox. It returns an error if the sandbox is not
+// ready.
 func (n *Node) PodSandboxStats(ctx context.Context, podSandboxID string) (*runtimeapi.PodSandboxStats, error) {
 	if err := n.enter(ctx, "PodSandboxStats", podSandboxID, ""); err != nil {
 		return nil, err
@@ -135,7 +138,8 @@ func (n *Node) listPodSandboxStats(ctx context.Context, method string, filter *r
 	return out, nil
 }
 
-// podStats sums up what runs in a sandbox. Its network moves no bytes.
+// podStats returns the sum of the usage of the running containers of a sandbox. Network
+// traffic is zero.
 func (n *Node) podStats(s *sandbox) *runtimeapi.PodSandboxStats {
 	at := n.wall().UnixNano()
 	sum := usage{memoryBytes: pauseMemoryBytes}

@@ -15,7 +15,7 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// withAppetite is a node whose demo/web:1 takes something of everything.
+// withAppetite returns a node whose demo/web:1 uses some of every resource.
 func withAppetite(c *fakecri.Config) {
 	c.Programs["demo/web:1"] = fakecri.Program{
 		Runtime:  time.Minute,
@@ -49,7 +49,7 @@ func TestStatsFollowTheProgram(t *testing.T) {
 	require.EqualValues(t, 4*4096, stats.GetWritableLayer().GetUsedBytes().GetValue())
 	require.EqualValues(t, 7, stats.GetWritableLayer().GetInodesUsed().GetValue())
 
-	// What has ended keeps what it wrote, and nothing else.
+	// An exited container keeps only its disk usage.
 	b.clock.Step(time.Hour)
 	_, err := b.ContainerStats(t.Context(), id)
 	requireCode(t, codes.Unknown, err, "unexpected metrics response")
@@ -78,7 +78,7 @@ func TestStatsOfAnIdleProgramAreSmallAndNotZero(t *testing.T) {
 	require.EqualValues(t, 1<<20, stats.GetMemory().GetUsageBytes().GetValue())
 }
 
-func TestAvailableMemoryIsWhatTheLimitLeaves(t *testing.T) {
+func TestStats_AvailableMemory(t *testing.T) {
 	b := newBed(t, withAppetite)
 	_, id := b.start("a", "demo/web:1")
 	limit := func(bytes int64) {
@@ -164,7 +164,7 @@ func TestPodOnTheHostsNetworkHasNoNetworkStats(t *testing.T) {
 	require.Nil(t, stats.GetLinux().GetNetwork())
 }
 
-func TestMetricsAreThoseThatAreDescribed(t *testing.T) {
+func TestMetrics_MatchTheirDescriptors(t *testing.T) {
 	b := newBed(t, withAppetite)
 	sandbox, id := b.start("a", "demo/web:1")
 	b.make(sandbox, "a", "idle", "demo/web:1")
@@ -240,7 +240,7 @@ func TestStatsOverGRPCAreTheSame(t *testing.T) {
 	})
 }
 
-func TestStatsAreTheSameInAThousandRuns(t *testing.T) {
+func TestStats_AreReproducible(t *testing.T) {
 	run := func() string {
 		b := newBed(t)
 		for _, name := range []string{"leaky", "busy", "writer", "crash", "chatty"} {
@@ -273,7 +273,7 @@ func TestStatsAreTheSameInAThousandRuns(t *testing.T) {
 	}
 }
 
-func TestStatsCallsSufferFaults(t *testing.T) {
+func TestStats_Faults(t *testing.T) {
 	b := newBed(t)
 	sandbox, id := b.start("a", "demo/web:1")
 	b.Restart(time.Minute)

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// object is what a store holds: it has an id, a number that says how many
-// objects were made before it, and a name that users know it by.
+// object is an element of a store. It has an id, a sequence number that increases with each
+// creation, and a name, which is that of Call.Object.
 type object interface {
 	*sandbox | *container
 	key() (id string, seq uint64)
 	named() string
 }
 
-// store holds objects by id and in the order of their making.
+// store holds objects by id and in the order of their creation.
 type store[T object] struct {
 	byID  map[string]T
 	order []T
@@ -40,8 +40,8 @@ func (s *store[T]) remove(o T) {
 	}
 }
 
-// only returns the object of the given id as a list of one or none, and all of
-// them for the empty id. The list is the store's own.
+// only returns a list of the object with the given id, which is empty if the id is unknown,
+// or all objects for the empty id. The caller must not modify the list.
 func (s *store[T]) only(id string) []T {
 	if id == "" {
 		return s.order
@@ -52,8 +52,8 @@ func (s *store[T]) only(id string) []T {
 	return nil
 }
 
-// newest returns the object of the given id, or else the newest of that name,
-// or nil.
+// newest returns the object with the given id, or else the newest object with that name, or
+// nil.
 func (s *store[T]) newest(ref string) T {
 	if o, ok := s.byID[ref]; ok {
 		return o
@@ -66,8 +66,8 @@ func (s *store[T]) newest(ref string) T {
 	return nil
 }
 
-// items converts those objects of a list that are wanted, all of them if wanted
-// is nil. It allocates what it returns, and for a nil wanted no more than that.
+// items converts the objects of a list for which wanted returns true, or all if wanted is
+// nil. With a nil wanted it allocates the result only once.
 func items[T, M any](list []T, wanted func(T) bool, convert func(T) M) []M {
 	var out []M
 	if wanted == nil {

@@ -7,12 +7,12 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// streamBatch is how many items go into one message of a streamed list
-// (KEP-5825). It is small enough that lists of a usual test take several.
+// streamBatch is the number of items in one message of a streamed list (KEP-5825). It is
+// small, so that the lists of a usual test need several messages.
 const streamBatch = 100
 
-// sendAll sends the items of a list, in the order of the list. An empty list is
-// a stream without a message.
+// sendAll sends the items of a list in order. It sends no message for an empty list. If err
+// is not nil, it returns err.
 func sendAll[T, M any](items []T, err error, send func(*M) error, wrap func([]T) *M) error {
 	if err != nil {
 		return err

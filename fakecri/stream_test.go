@@ -128,7 +128,7 @@ func TestStreamOfAnEmptyListHasNoMessage(t *testing.T) {
 	})
 }
 
-func TestStreamsTakeFiltersAndAreRecordedByTheirOwnNames(t *testing.T) {
+func TestStreams_FiltersAndRecordedNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		rt, _ := serve(t, b.Node)

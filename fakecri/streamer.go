@@ -17,55 +17,55 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// Streamer makes the URLs with which Exec, Attach and PortForward answer. It is
-// a part of the Server of k8s.io/cri-streaming, which fits as it is and is not
-// linked here. Whoever makes one starts and stops it, and has it call
-// [Node.ExecStream], [Node.AttachStream] and [Node.PortForwardStream].
+// Streamer creates the URLs that Exec, Attach and PortForward return. It is a part of the
+// Server interface of k8s.io/cri-streaming, which this package does not link. The caller
+// starts and stops the server, and the server must call [Node.ExecStream],
+// [Node.AttachStream] and [Node.PortForwardStream].
 type Streamer interface {
 	GetExec(request *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error)
 	GetAttach(request *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error)
 	GetPortForward(request *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error)
 }
 
-// addStreamer makes what Config.Streamer asks for.
+// addStreamer calls Config.Streamer, if it is set.
 func (n *Node) addStreamer() error {
 	if n.cfg.Streamer == nil {
 		return nil
 	}
 	s, err := n.cfg.Streamer(n)
 	if err != nil {
-		return fmt.Errorf("make the streamer: %w", err)
+		return fmt.Errorf("create the streamer: %w", err)
 	}
 	n.streamer = s
 	return nil
 }
 
-// Exec answers with the URL of a stream; see Config.Streamer.
+// Exec returns the URL of a stream; see Config.Streamer.
 func (n *Node) Exec(ctx context.Context, request *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
 	id := request.GetContainerId()
-	if err := n.admitStream(ctx, "Exec", id, n.runs); err != nil {
+	if err := n.admitStream(ctx, "Exec", id, n.checkRunning); err != nil {
 		return nil, err
 	}
 	return n.streamer.GetExec(request)
 }
 
-// Attach answers with the URL of a stream; see Config.Streamer.
+// Attach returns the URL of a stream; see Config.Streamer.
 func (n *Node) Attach(ctx context.Context, req *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
-	if err := n.admitStream(ctx, "Attach", req.GetContainerId(), n.runs); err != nil {
+	if err := n.admitStream(ctx, "Attach", req.GetContainerId(), n.checkRunning); err != nil {
 		return nil, err
 	}
 	return n.streamer.GetAttach(req)
 }
 
-// PortForward answers with the URL of a stream; see Config.Streamer.
+// PortForward returns the URL of a stream; see Config.Streamer.
 func (n *Node) PortForward(ctx context.Context, request *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
-	if err := n.admitStream(ctx, "PortForward", request.GetPodSandboxId(), n.ready); err != nil {
+	if err := n.admitStream(ctx, "PortForward", request.GetPodSandboxId(), n.checkReady); err != nil {
 		return nil, err
 	}
 	return n.streamer.GetPortForward(request)
 }
 
-// admitStream says whether there may be a stream for an object.
+// admitStream returns an error if no stream is possible for the object with this id.
 func (n *Node) admitStream(ctx context.Context, method, id string, check func(id string) error) error {
 	if err := n.enter(ctx, method, id, ""); err != nil {
 		return err
@@ -77,8 +77,8 @@ func (n *Node) admitStream(ctx context.Context, method, id string, check func(id
 	return check(id)
 }
 
-// runs says whether a container does, for methods that need it to.
-func (n *Node) runs(id string) error {
+// checkRunning returns an error if the container does not run.
+func (n *Node) checkRunning(id string) error {
 	c, ok := n.containers.byID[id]
 	if !ok {
 		return errNotFound("failed to find container %q in store: not found", id)
@@ -89,8 +89,8 @@ func (n *Node) runs(id string) error {
 	return nil
 }
 
-// ready says whether a sandbox is.
-func (n *Node) ready(id string) error {
+// checkReady returns an error if the sandbox is not ready.
+func (n *Node) checkReady(id string) error {
 	s, ok := n.sandboxes.byID[id]
 	if !ok {
 		return errNotFound("failed to find sandbox %q in store: not found", id)
@@ -101,10 +101,9 @@ func (n *Node) ready(id string) error {
 	return nil
 }
 
-// ExecStream runs a command as ExecSync does, without a timeout, and writes its
-// output when it ends. An exit code other than zero is a
-// [utilexec.CodeExitError]. What comes on stdin is not read; nil writers are
-// left out.
+// ExecStream runs a command as ExecSync does, without a timeout, and writes its output when
+// it ends. An exit code other than zero is a [utilexec.CodeExitError]. Standard input is
+// not read. The writers may be nil.
 func (n *Node) ExecStream(ctx context.Context, containerID string, cmd []string, stdout, stderr io.Writer) error {
 	answer, err := n.runExec(ctx, containerID, cmd, 0)
 	if err != nil {
@@ -124,8 +123,8 @@ func (n *Node) ExecStream(ctx context.Context, containerID string, cmd []string,
 func (n *Node) AttachStream(ctx context.Context, containerID string, stdout io.Writer) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.settle()
-	if err := n.runs(containerID); err != nil {
+	n.advance()
+	if err := n.checkRunning(containerID); err != nil {
 		return err
 	}
 	c := n.containers.byID[containerID]
@@ -146,13 +145,13 @@ func writeTo(w io.Writer, text string) error {
 	return err
 }
 
-// PortForwardStream connects a stream to a port of a pod and copies both ways
-// until one side ends or ctx does; then it closes the stream. Something listens
-// there only with Config.Listen.
+// PortForwardStream connects a stream to a port of a pod and copies in both directions
+// until the pod closes the connection or ctx ends; then it closes the stream. Without
+// Config.Listen the connection is refused.
 func (n *Node) PortForwardStream(ctx context.Context, podSandboxID string, port int32, stream io.ReadWriteCloser) error {
 	n.mu.Lock()
-	n.settle()
-	err := n.ready(podSandboxID)
+	n.advance()
+	err := n.checkReady(podSandboxID)
 	host := "127.0.0.1"
 	if err == nil && n.sandboxes.byID[podSandboxID].ip != "" {
 		host = n.sandboxes.byID[podSandboxID].ip
@@ -172,13 +171,13 @@ func (n *Node) PortForwardStream(ctx context.Context, podSandboxID string, port 
 	return pipe(ctx, conn, stream)
 }
 
-// pipe copies both ways until the pod's side ends or ctx does, and closes both.
-// When only the client's side ends, the pod hears that and may still answer.
+// pipe copies in both directions until the pod closes its side or ctx ends, and closes
+// both. If only the client closes its side, the pod is notified and may still respond.
 func pipe(ctx context.Context, pod net.Conn, client io.ReadWriteCloser) error {
 	var copies sync.WaitGroup
 	answered := make(chan struct{})
 	copies.Go(func() {
-		_, _ = io.Copy(pod, client) // it ends when either is closed
+		_, _ = io.Copy(pod, client) // ends when either is closed
 		if half, ok := pod.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite()
 		}

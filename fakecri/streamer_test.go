@@ -32,7 +32,7 @@ func (urls) GetPortForward(r *runtimeapi.PortForwardRequest) (*runtimeapi.PortFo
 	return &runtimeapi.PortForwardResponse{Url: "http://forward/" + r.GetPodSandboxId()}, nil
 }
 
-func TestStreamerMakesURLsForWhatRuns(t *testing.T) {
+func TestStreamer_URLsOfRunningContainers(t *testing.T) {
 	var s urls
 	b := newBed(t, func(c *fakecri.Config) {
 		c.Streamer = func(n *fakecri.Node) (fakecri.Streamer, error) {
@@ -68,11 +68,11 @@ func TestStreamerMakesURLsForWhatRuns(t *testing.T) {
 	}
 }
 
-func TestStreamerThatCannotBeMade(t *testing.T) {
+func TestStreamer_Error(t *testing.T) {
 	_, err := fakecri.New(fakecri.Config{Streamer: func(*fakecri.Node) (fakecri.Streamer, error) {
 		return nil, errors.New("no address")
 	}})
-	require.EqualError(t, err, "fakecri: make the streamer: no address")
+	require.EqualError(t, err, "fakecri: create the streamer: no address")
 }
 
 func TestExecStream(t *testing.T) {

@@ -8,15 +8,15 @@ import (
 	"github.com/kubeparts/kubeparts/internal/priority"
 )
 
-// timer is something that happens at a moment, unless it is removed before.
+// timer is a change that is scheduled for a time, unless it is removed before.
 type timer struct {
 	at    time.Time
-	seq   uint64 // breaks ties: what was planned first happens first
-	place int    // in the timers
+	seq   uint64 // order of creation, which breaks ties
+	place int    // position in the timers
 	fire  func()
 }
 
-// timers is what is to happen, the next first.
+// timers is a queue of scheduled changes, the next first.
 type timers struct {
 	priority.Queue[timer]
 	seq uint64
@@ -34,14 +34,14 @@ func (t *timers) add(at time.Time, fire func()) *timer {
 	return tm
 }
 
-// remove takes tm out. A nil timer, or one that has fired, is left alone.
+// remove removes tm. It does nothing if tm is nil or has fired.
 func (t *timers) remove(tm *timer) {
 	if tm != nil {
 		t.Remove(tm)
 	}
 }
 
-// next returns the moment of the next timer, or the zero time.
+// next returns the time of the next timer, or the zero time if no timer is scheduled.
 func (t *timers) next() time.Time {
 	if tm := t.First(); tm != nil {
 		return tm.at
@@ -49,10 +49,10 @@ func (t *timers) next() time.Time {
 	return time.Time{}
 }
 
-// settle lets everything happen that was due by now, in its order and each at
-// its own time, and then makes it now. Every look at the node settles it first;
-// so containers end on time without anything running in between.
-func (n *Node) settle() {
+// advance applies all scheduled changes that are due, in order and each at its own time,
+// and then sets the node's time to now. Every method calls it first, so containers exit on
+// time although no goroutine runs in between.
+func (n *Node) advance() {
 	now := n.cfg.Clock.Now()
 	for tm := n.timers.First(); tm != nil && !tm.at.After(now); tm = n.timers.First() {
 		n.timers.Remove(tm)
@@ -63,14 +63,14 @@ func (n *Node) settle() {
 	n.now = now
 }
 
-// plan has fire called, with the lock held, when the node is first looked at
-// after the given moment.
+// plan schedules a call of fire for the given time. It is called with the lock held, by the
+// first advance at or after that time.
 func (n *Node) plan(at time.Time, fire func()) *timer {
-	n.broadcast() // who waits may have to wake earlier now
+	n.broadcast() // waiting calls may have to wake up earlier now
 	return n.timers.add(at, fire)
 }
 
-// broadcast wakes all who wait in await.
+// broadcast wakes up all calls that wait in await.
 func (n *Node) broadcast() {
 	if n.changed != nil {
 		close(n.changed)
@@ -78,12 +78,12 @@ func (n *Node) broadcast() {
 	}
 }
 
-// await blocks until done says so, which it asks with the lock held after every
-// change of the node. It is called with the lock held and returns with it, and
-// gives the lock up in between. It fails when ctx ends or the runtime restarts.
+// await blocks until done returns true. It calls done with the lock held after every change
+// of the node. It is called and returns with the lock held, and releases the lock while it
+// waits. It returns an error when ctx ends or the runtime restarts.
 func (n *Node) await(ctx context.Context, done func() bool) error {
 	for epoch := n.epoch; ; {
-		n.settle()
+		n.advance()
 		switch {
 		case n.epoch != epoch:
 			return errUnavailable()
@@ -102,8 +102,8 @@ func (n *Node) await(ctx context.Context, done func() bool) error {
 	}
 }
 
-// pause returns when ctx ends, changed is closed or the moment due has come;
-// with a zero due there is none. It may return early.
+// pause returns when ctx ends, changed is closed or the time due is reached. A zero due is
+// never reached. It may return early.
 func (n *Node) pause(ctx context.Context, changed <-chan struct{}, due time.Time) {
 	var fired <-chan time.Time
 	if !due.IsZero() {
@@ -113,8 +113,8 @@ func (n *Node) pause(ctx context.Context, changed <-chan struct{}, due time.Time
 		}
 		timer := n.cfg.Clock.NewTimer(due.Sub(before))
 		defer timer.Stop()
-		// A fake clock that was stepped meanwhile has armed the timer too late
-		// by that step. Let the caller look again.
+		// If a fake clock was stepped since before was read, the timer fires too late by
+		// that step. Return, so that the caller checks again.
 		if n.cfg.Clock.Since(before) >= time.Millisecond {
 			return
 		}

@@ -8,7 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// selects says whether labels have all that selector asks for.
+// selects reports whether labels match all entries of selector.
 func selects(selector, labels map[string]string) bool {
 	for key, value := range selector {
 		if got, ok := labels[key]; !ok || got != value {
@@ -18,20 +18,20 @@ func selects(selector, labels map[string]string) bool {
 	return true
 }
 
-// wantsContainer says whether a filter lets a container through.
+// wantsContainer reports whether a container matches a filter.
 func wantsContainer(f *runtimeapi.ContainerFilter, id, pod string, state runtimeapi.ContainerState, labels map[string]string) bool {
 	return (f.GetId() == "" || f.GetId() == id) && (f.GetPodSandboxId() == "" || f.GetPodSandboxId() == pod) &&
 		(f.GetState() == nil || f.GetState().GetState() == state) && selects(f.GetLabelSelector(), labels)
 }
 
-// wantsSandbox says the same of a sandbox.
+// wantsSandbox reports whether a sandbox matches a filter.
 func wantsSandbox(f *runtimeapi.PodSandboxFilter, id string, state runtimeapi.PodSandboxState, labels map[string]string) bool {
 	return (f.GetId() == "" || f.GetId() == id) && (f.GetState() == nil || f.GetState().GetState() == state) &&
 		selects(f.GetLabelSelector(), labels)
 }
 
-// selectContainers lists what a filter lets through, and looks at no more than
-// the one container or pod that the filter names.
+// selectContainers returns the containers that match a filter. If the filter has an id, it
+// checks only that container or that pod's containers.
 func (n *Node) selectContainers(filter *runtimeapi.ContainerFilter) []*runtimeapi.Container {
 	candidates := n.containers.only(filter.GetId())
 	if s, ok := n.sandboxes.byID[filter.GetPodSandboxId()]; ok && filter.GetId() == "" {
@@ -46,7 +46,7 @@ func (n *Node) selectContainers(filter *runtimeapi.ContainerFilter) []*runtimeap
 	return items(candidates, wanted, (*container).item)
 }
 
-// selectSandboxes does the same for sandboxes.
+// selectSandboxes returns the sandboxes that match a filter.
 func (n *Node) selectSandboxes(filter *runtimeapi.PodSandboxFilter) []*runtimeapi.PodSandbox {
 	var wanted func(*sandbox) bool
 	if filter.GetId() != "" || filter.GetState() != nil || len(filter.GetLabelSelector()) > 0 {
@@ -55,8 +55,8 @@ func (n *Node) selectSandboxes(filter *runtimeapi.PodSandboxFilter) []*runtimeap
 	return items(n.sandboxes.only(filter.GetId()), wanted, (*sandbox).item)
 }
 
-// item is what lists show of s. It is written out rather than cloned, because
-// lists are what agents ask for every second.
+// item returns the list entry of s. It builds the message field by field instead of cloning
+// it, for speed, because agents list every second.
 func (s *sandbox) item() *runtimeapi.PodSandbox {
 	return &runtimeapi.PodSandbox{
 		Id:             s.id,
@@ -69,7 +69,8 @@ func (s *sandbox) item() *runtimeapi.PodSandbox {
 	}
 }
 
-// status is s's status in the given condition, its own or one it was in.
+// status returns the status of s in the given condition, which is the current or an earlier
+// one.
 func (s *sandbox) status(was condition) *runtimeapi.PodSandboxStatus {
 	at := sandbox{condition: was}
 	options := s.config.GetLinux().GetSecurityContext().GetNamespaceOptions()
@@ -97,7 +98,7 @@ func (c *container) metadata() *runtimeapi.ContainerMetadata {
 	return &runtimeapi.ContainerMetadata{Name: c.config.GetMetadata().GetName(), Attempt: c.config.GetMetadata().GetAttempt()}
 }
 
-// item is what lists show of c, written out for the same reason as a sandbox's.
+// item returns the list entry of c, built field by field for speed like a sandbox's.
 func (c *container) item() *runtimeapi.Container {
 	spec := c.config.GetImage()
 	return &runtimeapi.Container{
@@ -117,8 +118,8 @@ func (c *container) item() *runtimeapi.Container {
 	}
 }
 
-// status is c's status at the given point of its life, now or before. While the
-// image is there it goes by its first tag and its digest.
+// status returns the status of c with the given state, which is the current or an earlier
+// one. While its image is in the store, the status has the image's first tag and digest.
 func (n *Node) status(c *container, l life) *runtimeapi.ContainerStatus {
 	spec, ref := proto.CloneOf(c.config.GetImage()), c.imageID
 	if img, ok := n.images.find(c.imageID); ok {
@@ -156,11 +157,13 @@ func (n *Node) status(c *container, l life) *runtimeapi.ContainerStatus {
 	}
 }
 
-// sigterm is CRI's number of SIGTERM. Its name differs between versions of cri-api.
+// sigterm is the CRI's number of SIGTERM. The name of the constant differs between versions
+// of cri-api.
 const sigterm runtimeapi.Signal = 23
 
-// user is who the container runs as: root, unless its config has numbers. A name
-// or an image's user would need the image's files to be told.
+// user returns the user that the container runs as: root, unless its config has numeric
+// IDs. User names and the image's user are ignored, because resolving them would require
+// the image's files.
 func (c *container) user() *runtimeapi.ContainerUser {
 	security := c.config.GetLinux().GetSecurityContext()
 	uid, gid := security.GetRunAsUser().GetValue(), security.GetRunAsGroup().GetValue()
@@ -168,8 +171,8 @@ func (c *container) user() *runtimeapi.ContainerUser {
 	return &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{Uid: uid, Gid: gid, SupplementalGroups: groups}}
 }
 
-// shownResources are never nil: containerd makes them from what the container
-// runs with.
+// shownResources returns the resources for the status. They are never nil, as in
+// containerd.
 func (l life) shownResources() *runtimeapi.ContainerResources {
 	if l.resources == nil {
 		return &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{}}

@@ -133,7 +133,7 @@ func (w *walk) check() {
 	}
 }
 
-func TestSameCallsMakeTheSameAnswersByteForByte(t *testing.T) {
+func TestNode_SameCallsReturnTheSameBytes(t *testing.T) {
 	for seed := range uint64(8) {
 		first := randomWalk(t, seed, 200)
 		require.Equal(t, first, randomWalk(t, seed, 200), "seed %d", seed)
@@ -141,8 +141,8 @@ func TestSameCallsMakeTheSameAnswersByteForByte(t *testing.T) {
 	}
 }
 
-// TestAThousandRunsAreOne makes the same calls a thousand times.
-func TestAThousandRunsAreOne(t *testing.T) {
+// TestNode_IsReproducible repeats the same calls a thousand times.
+func TestNode_IsReproducible(t *testing.T) {
 	const runs, steps = 1000, 25
 	want := randomWalk(t, 1, steps)
 	for range runs - 1 {

@@ -7,14 +7,14 @@ import (
 	"github.com/kubeparts/kubeparts/internal/backoff"
 )
 
-// record is what is remembered of a listed image.
+// record is what the manager records about a listed image.
 type record struct {
 	age
-	containers int // that used it when containers were last listed
+	containers int // containers that used it when they were last listed
 	deletions  retries
 }
 
-// retries delays the next attempt after failures: by 1 m, 2 m and so on up to 1 h.
+// retries delays the next attempt after failures: by 1 min, 2 min and so on up to 1 h.
 type retries struct {
 	failures int // in a row
 	retryAt  time.Time
@@ -30,9 +30,8 @@ const (
 	lastRetry  = time.Hour
 )
 
-// load takes over the ages of the process before, as they were when it saved them. The
-// time since then does not count: what the clock on the wall makes of it is decades if
-// it was set meanwhile.
+// load reads the ages that the previous process saved. The time since then is not added:
+// if the wall clock was set meanwhile, it could be decades.
 func (m *Manager) load(ctx context.Context, now time.Time) {
 	if m.loaded {
 		return
@@ -47,28 +46,29 @@ func (m *Manager) load(ctx context.Context, now time.Time) {
 	}
 	for key, a := range saved.Images {
 		m.records[key] = &record{age: age{
-			FirstDetected: asOld(now, a.FirstDetected, saved.SavedAt), LastUsed: asOld(now, a.LastUsed, saved.SavedAt),
+			FirstDetected: rebaseTime(now, a.FirstDetected, saved.SavedAt), LastUsed: rebaseTime(now, a.LastUsed, saved.SavedAt),
 		}}
 	}
 }
 
-// asOld returns the time that is as long before now as t is before saved.
-func asOld(now, t, saved time.Time) time.Time {
+// rebaseTime returns the time that is as long before now as t is before saved.
+func rebaseTime(now, t, saved time.Time) time.Time {
 	if t.IsZero() {
 		return t
 	}
 	return now.Add(-max(0, saved.Sub(t)))
 }
 
-// save writes the ages if something was detected or fell out of use, and otherwise
-// once per Period: then only times of use have changed, of images that are in use.
+// save writes the ages if an image was added or removed, or its use started or ended.
+// Otherwise it writes them once per Period: then only the last use of images in use has
+// changed.
 func (m *Manager) save(ctx context.Context, now time.Time) {
 	if m.cfg.State == nil || !m.changed && now.Sub(m.savedAt) < m.cfg.Period {
 		return
 	}
 	saved := ages{SavedAt: now.Round(0), Images: make(map[string]age, len(m.records))}
 	for key, r := range m.records {
-		saved.Images[key] = age{FirstDetected: onWall(now, r.FirstDetected), LastUsed: onWall(now, r.LastUsed)}
+		saved.Images[key] = age{FirstDetected: wallTime(now, r.FirstDetected), LastUsed: wallTime(now, r.LastUsed)}
 	}
 	if err := saveAges(ctx, m.cfg.State, saved); err != nil {
 		m.storeFailed(ctx, err)
@@ -77,28 +77,28 @@ func (m *Manager) save(ctx context.Context, now time.Time) {
 	m.changed, m.savedAt = false, now
 }
 
-// lastSave is how long Run waits at its end for a pass that is under way, and the store.
-const lastSave = 5 * time.Second
+// finalSaveTimeout is how long Run waits at its end for the current pass and the store.
+const finalSaveTimeout = 5 * time.Second
 
-// saveLast writes the ages at the end of Run: the time until the next process does not
-// count, but all of the time until now does.
-func (m *Manager) saveLast(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSave)
+// saveFinal writes the ages at the end of Run. The time until the next process starts does
+// not count, but all the time until now does.
+func (m *Manager) saveFinal(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalSaveTimeout)
 	defer cancel()
 	if m.lock(ctx) != nil {
 		return
 	}
 	defer m.unlock()
-	if m.loaded { // or what is in the store is newer
+	if m.loaded { // otherwise the ages in the store are newer
 		m.changed = true
 		m.save(ctx, m.cfg.Clock.Now())
 	}
 }
 
-// onWall returns when t was by the clock on the wall as it is set now. A node without
-// a battery begins in 1970 and is told the time later: written down as they were, its
-// ages would be decades after a restart.
-func onWall(now, t time.Time) time.Time {
+// wallTime returns t by the wall clock as it is set now. A node without a battery-backed
+// clock starts in 1970 and sets its clock later: without the conversion, the ages of its
+// images would be decades after a restart.
+func wallTime(now, t time.Time) time.Time {
 	if t.IsZero() {
 		return t
 	}
@@ -106,6 +106,6 @@ func onWall(now, t time.Time) time.Time {
 }
 
 func (m *Manager) storeFailed(ctx context.Context, err error) {
-	m.cfg.Logger.WarnContext(ctx, "ages of images not kept", "err", err)
+	m.cfg.Logger.WarnContext(ctx, "could not read or save image ages", "err", err)
 	m.cfg.Observer.StoreFailed(err)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-func TestMinAgeCountsFromTheFirstLook(t *testing.T) {
+func TestMinAge_CountsFromFirstDetection(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB"})
 	require.NoError(t, r.DeleteUnusedImages(t.Context()))
 	r.clock.Step(2*time.Minute - 1)
@@ -23,7 +23,7 @@ func TestMinAgeCountsFromTheFirstLook(t *testing.T) {
 	require.Empty(t, r.there())
 }
 
-func TestMinUnusedKeepsTheImageOfAWorkloadThatIsReplaced(t *testing.T) { // kubernetes#132372
+func TestMinUnused_KeepsTheImageOfAReplacedWorkload(t *testing.T) { // kubernetes#132372
 	r := newRig(t, []string{"a:1 1GiB"}, func(c *imagegc.Config) { c.Policy.MinUnused = time.Hour })
 	r.old()
 	r.clock.Step(100 * time.Hour)
@@ -36,7 +36,7 @@ func TestMinUnusedKeepsTheImageOfAWorkloadThatIsReplaced(t *testing.T) { // kube
 	require.Empty(t, r.there())
 }
 
-func TestMaxAgeDeletesWithoutNeedAndMinAgeHoldsBesides(t *testing.T) {
+func TestMaxAge_DeletesWithoutNeedForSpaceButRespectsMinAge(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB"}, func(c *imagegc.Config) { c.Policy.MaxAge = time.Minute })
 	require.NoError(t, r.collect())
 	require.Equal(t, "a:1 b:1", r.there(), "first seen in this pass: not infinitely old")
@@ -58,7 +58,7 @@ func TestMaxAgeDeletesWithoutNeedAndMinAgeHoldsBesides(t *testing.T) {
 	require.Empty(t, r.there())
 }
 
-func TestMaxAgeOffLeavesOldImages(t *testing.T) {
+func TestMaxAge_ZeroKeepsOldImages(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB"})
 	r.old()
 	r.clock.Step(10_000 * time.Hour)
@@ -66,7 +66,7 @@ func TestMaxAgeOffLeavesOldImages(t *testing.T) {
 	require.Equal(t, "a:1", r.there())
 }
 
-func TestAnOldImageThatCannotBeDeletedKeepsNothingFromBeingFreed(t *testing.T) {
+func TestMaxAge_FailedDeletionDoesNotStopFreeingSpace(t *testing.T) {
 	r := newRig(t, []string{"stuck:1 1GiB", "a:1 8GiB"}, func(c *imagegc.Config) { c.Policy.MaxAge = 90 * time.Minute })
 	r.old()
 	r.use("a:1") // not old
@@ -78,7 +78,7 @@ func TestAnOldImageThatCannotBeDeletedKeepsNothingFromBeingFreed(t *testing.T) {
 	require.Len(t, r.last.Failed, 1)
 }
 
-func TestAgeIsServedWithoutAMeasure(t *testing.T) {
+func TestMaxAge_WorksWithoutAMeasurement(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB"}, func(c *imagegc.Config) { c.Policy.MaxAge = time.Minute })
 	r.old()
 	r.fs.err = errors.New("no such device")
@@ -86,7 +86,7 @@ func TestAgeIsServedWithoutAMeasure(t *testing.T) {
 	require.Equal(t, []string{"a:1 age"}, removed(r.last))
 }
 
-func TestImageThatIsYoungWhenThePassBeginsStays(t *testing.T) {
+func TestMinAge_CountsAtTheStartOfThePass(t *testing.T) {
 	var r *rig
 	r = newRig(t, []string{"old:1 1GiB"}, func(c *imagegc.Config) {
 		c.Policy.MaxAge = 30 * time.Minute

@@ -15,24 +15,24 @@ import (
 	"github.com/kubeparts/kubeparts/status/nodestatus"
 )
 
-// ImageService lists and removes images, a literal subset of
-// cri.ImageManagerService of k8s.io/cri-api. Calls must end when their context
-// does.
+// ImageService lists and deletes images. It is a literal subset of
+// cri.ImageManagerService of k8s.io/cri-api. Calls must return when their context is
+// done.
 type ImageService interface {
 	ListImages(ctx context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error)
 	RemoveImage(ctx context.Context, image *runtimeapi.ImageSpec) error
 }
 
-// Runtime tells which images containers use, a literal subset of cri.RuntimeService.
-// It lists all containers, whatever their state and whoever made them, and nothing in the
-// list is modified: an agent may answer from a list that it has just made. The statuses
-// are asked for by several goroutines at a time.
+// Runtime returns the containers and the images that they use. It is a literal subset of
+// cri.RuntimeService. ListContainers must return all containers, in any state and of any
+// client. Its result is not modified, so that an agent may answer from a list that it has
+// just made. ContainerStatus is called concurrently.
 type Runtime interface {
 	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
 	ContainerStatus(ctx context.Context, containerID string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
 }
 
-// EventRecorder takes events about the node; client-go's recorder fits.
+// EventRecorder records events about the node. The recorders of client-go implement it.
 type EventRecorder interface {
 	Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any)
 }
@@ -41,65 +41,65 @@ type EventRecorder interface {
 type Config struct {
 	// Images is the runtime's image service. Required.
 	Images ImageService
-	// Runtime is the runtime itself. Required.
+	// Runtime is the runtime's container service. Required.
 	Runtime Runtime
-	// FS measures the filesystem of the images; [RuntimeFS] asks the kernel. Without
-	// it images are never deleted for space, only for their age and by
+	// FS measures the filesystem of the images; [RuntimeFS] asks the kernel. If nil,
+	// images are never deleted for space, only for their age and by
 	// [Manager.DeleteUnusedImages]. Optional.
 	FS FS
 	// RuntimeClassInImageCriAPI is the kubelet's feature gate of that name: a container
-	// keeps the image that was pulled for its runtime handler, and no longer those of the
-	// same id that were pulled for others.
+	// then protects only the image that was pulled for its runtime handler, not images
+	// with the same id for other handlers.
 	RuntimeClassInImageCriAPI bool
-	// Policy says when images go. The zero Policy is the kubelet's.
+	// Policy configures when images are deleted. The zero Policy is the kubelet's.
 	Policy Policy
-	// Preference returns what the user wants of an image. It must be fast and not call
-	// the Manager. Default: nothing.
+	// Preference returns the user's preference for an image. It must be fast and must not
+	// call the Manager. Default: [Default] for all images.
 	Preference func(Image) Preference
-	// State keeps the ages of images over restarts. Default: they begin anew with the
-	// process.
+	// State stores the ages of images across restarts. If nil, all images are new after a
+	// restart. Optional.
 	State Store
-	// AfterGC is called at the end of each pass that tried to delete images, with the
-	// ids of all images that there are then and the time at which the pass began. It
-	// must not start a pass. Optional.
+	// AfterGC is called at the end of each pass that tried to delete images, with the ids
+	// of all images that are left and the time when the pass started. It must not start a
+	// pass. Optional.
 	AfterGC func(ctx context.Context, remaining []string, began time.Time)
 	// Period is the time between two collections of [Manager.Run]. Default 5m.
 	Period time.Duration
-	// DetectPeriod is the time between two looks at what is in use. Default 1m.
+	// DetectPeriod is the time between two updates of the images in use. Default 1m.
 	DetectPeriod time.Duration
-	// MaxNodeImages is the length of [Manager.Images]; below 0 there is no limit.
-	// Default 50.
+	// MaxNodeImages is the maximum length of [Manager.Images]; a negative number means no
+	// limit. Default 50.
 	MaxNodeImages int
-	// Events receives the events, about Node. Both or none.
+	// Events records events about Node. Set both or neither.
 	Events EventRecorder
 	Node   runtime.Object
-	// EventPeriod is the time for which an event is not repeated, unless a collection
-	// has succeeded in between. Default 1h.
+	// EventPeriod is the time for which an event is not repeated, unless a collection has
+	// succeeded in between. Default 1h.
 	EventPeriod time.Duration
 	// Clock is the time source. Default the system clock.
 	Clock clock.Clock
 	// Logger receives structured logs. Default: discard.
 	Logger *slog.Logger
-	// Observer receives what metrics and tests want to know. Optional.
+	// Observer receives events for metrics and tests. Optional.
 	Observer Observer
 }
 
-// Observer holds optional callbacks. They are called during a pass, one at a time;
-// they must not block and not start a pass.
+// Observer holds optional callbacks. They are called during a pass, one at a time. They
+// must not block or start a pass.
 type Observer struct {
-	// Removed is called after each deletion. The reason is [ReasonAge] or
-	// [ReasonSpace], the labels of kubelet_image_garbage_collected_total, which
-	// counts those without an error.
+	// Removed is called after each deletion. The reason is [ReasonAge] or [ReasonSpace],
+	// the labels of kubelet_image_garbage_collected_total, which counts the deletions
+	// without an error.
 	Removed func(image Image, reason Reason, took time.Duration, err error)
 	// Measured is called after each measurement of the filesystem.
 	Measured func(Usage)
-	// Collected is called at the end of each pass that may delete.
+	// Collected is called at the end of each pass that may delete images.
 	Collected func(Result, error)
-	// StoreFailed is called when the ages cannot be read or written. The pass goes on.
+	// StoreFailed is called when the ages cannot be read or written. The pass continues.
 	StoreFailed func(error)
 }
 
-// Validate reports every problem with c, joined.
+// Validate returns every problem with c, joined.
 func (c Config) Validate() error {
 	var errs []error
 	check := func(wrong bool, format string, args ...any) {
@@ -109,7 +109,7 @@ func (c Config) Validate() error {
 	}
 	check(c.Images == nil, "field Images is required")
 	check(c.Runtime == nil, "field Runtime is required")
-	check((c.Events == nil) != (c.Node == nil), "fields Events and Node: both or none")
+	check((c.Events == nil) != (c.Node == nil), "fields Events and Node must be set together")
 	check(c.Period < 0, "field Period: %v is negative", c.Period)
 	check(c.DetectPeriod < 0, "field DetectPeriod: %v is negative", c.DetectPeriod)
 	check(c.EventPeriod < 0, "field EventPeriod: %v is negative", c.EventPeriod)

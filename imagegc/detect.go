@@ -9,10 +9,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// detect lists images, then containers: an image that comes after the first list is not
-// in it, and a container that was created with one that is in it is in the second list.
-// If it returns an error, nothing may be deleted; what is known is recorded all the same.
-// A new image was first seen when the pass began.
+// detect lists images, then containers. In this order, a container that was created from
+// a listed image is in the list of containers. If detect returns an error, nothing may be
+// deleted; what was listed is recorded anyway. A new image counts as first seen at the
+// start of the pass.
 func (m *Manager) detect(ctx context.Context, began time.Time) error {
 	m.load(ctx, began)
 	images, err := m.listImages(ctx)
@@ -23,13 +23,13 @@ func (m *Manager) detect(ctx context.Context, began time.Time) error {
 	if err != nil {
 		return err
 	}
-	unsure := m.inspect(ctx, uninspected)
+	inspectErr := m.inspect(ctx, uninspected)
 	m.record(images, began)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.images = images
 	m.dropLeases(func(l *lease) bool { return !began.Before(l.expires) })
-	return unsure
+	return inspectErr
 }
 
 func (m *Manager) listImages(ctx context.Context) ([]*runtimeapi.Image, error) {
@@ -54,14 +54,14 @@ func (m *Manager) listContainers(ctx context.Context) ([]string, error) {
 // inspect inspects containers. If it returns an error, nothing may be deleted.
 func (m *Manager) inspect(ctx context.Context, ids []string) error {
 	m.users.inspect(ctx, m.cfg.Runtime, ids, m.cfg.Clock.Now())
-	keepAll, ignored := m.users.unsure(m.cfg.Clock.Now())
+	protectAll, ignored := m.users.inspectionErrors(m.cfg.Clock.Now())
 	if ignored != nil && len(ids) > 0 {
-		m.cfg.Logger.WarnContext(ctx, "containers cannot be inspected: only their own images are kept for them", "err", ignored)
+		m.cfg.Logger.WarnContext(ctx, "could not inspect containers, only the images in their list entries are protected", "err", ignored)
 	}
-	return keepAll
+	return protectAll
 }
 
-// record replaces the records with those of listed images.
+// record replaces the records with those of the listed images.
 func (m *Manager) record(images []*runtimeapi.Image, began time.Time) {
 	before, now := m.records, m.cfg.Clock.Now()
 	m.records = make(map[string]*record, len(images))
@@ -75,7 +75,7 @@ func (m *Manager) record(images []*runtimeapi.Image, began time.Time) {
 		}
 		m.records[key] = r
 		used := r.containers > 0
-		r.containers = m.users.of(imageNames(img.Id, img.RepoTags, img.RepoDigests), img.Spec.GetRuntimeHandler())
+		r.containers = m.users.countOf(imageNames(img.Id, img.RepoTags, img.RepoDigests), img.Spec.GetRuntimeHandler())
 		if r.containers > 0 {
 			r.LastUsed = now
 		}
@@ -86,7 +86,7 @@ func (m *Manager) record(images []*runtimeapi.Image, began time.Time) {
 
 func listedKey(img *runtimeapi.Image) string { return imageKey(img.Id, img.Spec.GetRuntimeHandler()) }
 
-// snapshot returns what is known of all images that were listed and not deleted since.
+// snapshot returns all images that were listed and not deleted since.
 func (m *Manager) snapshot() []Image {
 	now := m.cfg.Clock.Now()
 	seen := map[string]bool{}

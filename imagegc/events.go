@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Reasons of events, the kubelet's.
+// Event reasons of the kubelet.
 const (
 	eventImageGCFailed       = "ImageGCFailed"
 	eventFreeDiskSpaceFailed = "FreeDiskSpaceFailed"
@@ -15,17 +15,18 @@ const (
 	eventInvalidImageID      = "InvalidImageID"
 )
 
-// SpaceError says that all images that may go are gone and the space is still too
-// little. Its text is the kubelet's.
+// SpaceError is returned if all unprotected images were deleted and there is still too
+// little space. Its text is the kubelet's.
 type SpaceError struct {
-	// Percent and CapacityBytes are the usage before, and of how much.
+	// Percent is the usage before the deletions, CapacityBytes the size of the
+	// filesystem.
 	Percent       int
 	CapacityBytes uint64
-	// WantBytes were to be freed, FreedBytes were.
+	// WantBytes is how much had to be freed, FreedBytes how much was.
 	WantBytes, FreedBytes uint64
 }
 
-// Error says how full the filesystem was, and that little could be done about it.
+// Error returns the kubelet's message.
 func (e *SpaceError) Error() string {
 	return fmt.Sprintf("Insufficient free disk space on the node's image filesystem (%d%% of %s used). "+
 		"Failed to free sufficient space by deleting unused images (freed %d bytes). "+
@@ -33,8 +34,8 @@ func (e *SpaceError) Error() string {
 		e.Percent, formatSize(e.CapacityBytes), e.FreedBytes)
 }
 
-// formatSize writes a size with one decimal, in the largest unit of which there is
-// one, and bytes whole.
+// formatSize returns a size with one decimal in the largest fitting unit; bytes have no
+// decimal.
 func formatSize(bytes uint64) string {
 	if bytes < 1024 {
 		return fmt.Sprintf("%d B", bytes)
@@ -46,18 +47,18 @@ func formatSize(bytes uint64) string {
 	return fmt.Sprintf("%.1f %s", size, units[0])
 }
 
-// warn emits an event, unless it did so less than an EventPeriod ago for the same reason
-// and subject.
+// warn records an event, unless it did so less than an EventPeriod ago for the same
+// reason and subject.
 func (m *Manager) warn(reason, subject, message string) {
 	now, key := m.cfg.Clock.Now(), reason+" "+subject
-	if m.cfg.Events == nil || now.Before(m.quiet[key]) {
+	if m.cfg.Events == nil || now.Before(m.eventAllowedAt[key]) {
 		return
 	}
-	m.quiet[key] = now.Add(m.cfg.EventPeriod)
+	m.eventAllowedAt[key] = now.Add(m.cfg.EventPeriod)
 	m.cfg.Events.Eventf(m.cfg.Node, corev1.EventTypeWarning, reason, "%s", message)
 }
 
-// warnOfNoIDs makes the event about each unused image that cannot be deleted because it
+// warnOfNoIDs records an event for each unused image that cannot be deleted because it
 // has no ID.
 func (m *Manager) warnOfNoIDs() {
 	for _, img := range m.images {
@@ -68,9 +69,9 @@ func (m *Manager) warnOfNoIDs() {
 	}
 }
 
-// collectInTurn is a collection of Run. A first failure may be that of a runtime
-// that is just starting; the event is for the next.
-func (m *Manager) collectInTurn(ctx context.Context) {
+// collectAndReport runs a periodic collection. A first failure is only logged, because the
+// runtime may be starting; further ones also cause an event.
+func (m *Manager) collectAndReport(ctx context.Context) {
 	_, err := m.Collect(ctx)
 	if ctx.Err() != nil || m.lock(ctx) != nil {
 		return
@@ -78,12 +79,12 @@ func (m *Manager) collectInTurn(ctx context.Context) {
 	defer m.unlock()
 	switch {
 	case err == nil:
-		clear(m.quiet)
-	case m.failing:
+		clear(m.eventAllowedAt)
+	case m.lastFailed:
 		m.cfg.Logger.ErrorContext(ctx, "image garbage collection failed again", "err", err)
 		m.warn(eventImageGCFailed, "", err.Error())
 	default:
 		m.cfg.Logger.ErrorContext(ctx, "image garbage collection failed once", "err", err)
 	}
-	m.failing = err != nil
+	m.lastFailed = err != nil
 }

@@ -49,19 +49,19 @@ func Example() {
 	fmt.Printf("from %d%% to %d%%, error %v\n", result.Before.Percent(), result.After.Percent(), err)
 	// Output:
 	// image filesystem: 86% of 100.0 GiB used, 14.0 GiB available
-	// at the high mark of 85% or above: 6.0 GiB are needed to get down to 80%
-	// 2 of 3 images would go, 8.0 GiB by their sizes
+	// at or above the high threshold of 85%: 6.0 GiB must be freed to reach 80%
+	// 2 of 3 images would be deleted, 8.0 GiB by their sizes
 	// VERDICT  IMAGE                 SIZE     UNUSED  WHY
 	// delete   docker.io/demo/db:1   4.0 GiB  1h0m0s  space is needed
 	// delete   docker.io/demo/web:1  4.0 GiB  1h0m0s  space is needed
-	// stay     docker.io/demo/web:2  4.0 GiB  1h0m0s  leased by default/web, for another 10m0s
+	// keep     docker.io/demo/web:2  4.0 GiB  1h0m0s  leased by default/web, for another 10m0s
 	// problems: <nil>
 	// removed docker.io/demo/db:1 for space
 	// removed docker.io/demo/web:1 for space
 	// from 86% to 78%, error <nil>
 }
 
-// What would go is a pure function of what is known.
+// Select is a pure function: it needs no runtime.
 func ExampleSelect() {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	yesterday := now.Add(-24 * time.Hour)

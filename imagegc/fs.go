@@ -9,22 +9,22 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// FS measures the filesystem that holds the images. The measure is taken when it is
-// asked for: one from a cache would have a collection delete more than it needs.
+// FS measures the filesystem that holds the images. It must not return a cached value: a
+// collection would delete more than it needs.
 type FS interface {
 	Usage(ctx context.Context) (Usage, error)
 }
 
-// Usage is how full a filesystem is.
+// Usage is the capacity and the available space of a filesystem.
 type Usage struct {
 	CapacityBytes uint64 `json:"capacityBytes"`
-	// AvailableBytes is what may still be written, without what is reserved for root.
+	// AvailableBytes is what can still be written, without what is reserved for root.
 	AvailableBytes uint64 `json:"availableBytes"`
 }
 
-// Percent returns how full it is, rounded up: what of the capacity is not
-// available, the part reserved for root included, as the kubelet counts it. A
-// filesystem without capacity is full.
+// Percent returns the used part in percent, rounded up: everything that is not available
+// counts, including the part reserved for root, as in the kubelet. A filesystem without
+// capacity is 100 percent full.
 func (u Usage) Percent() int {
 	if u.CapacityBytes == 0 {
 		return 100
@@ -34,11 +34,11 @@ func (u Usage) Percent() int {
 	return 100 - int(free)
 }
 
-// PathFS is the filesystem that holds a path, as the kernel sees it. It works on
-// Linux; elsewhere every measurement is an error that wraps errors.ErrUnsupported.
+// PathFS measures the filesystem that holds a path. It works on Linux; on other systems
+// Usage returns an error that wraps errors.ErrUnsupported.
 type PathFS string
 
-// Usage asks the kernel.
+// Usage returns the kernel's values.
 func (p PathFS) Usage(context.Context) (Usage, error) {
 	u, err := statfs(string(p))
 	if err != nil {
@@ -47,21 +47,21 @@ func (p PathFS) Usage(context.Context) (Usage, error) {
 	return u, nil
 }
 
-// ImageFsInfo tells where images are stored, a literal subset of
+// ImageFsInfo returns where images are stored. It is a literal subset of
 // cri.ImageManagerService.
 type ImageFsInfo interface {
 	ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error)
 }
 
-// RuntimeFS is the filesystem that the runtime says it keeps its images on, as the
-// kernel sees it: the runtime's answer has no capacity, and need not be on a device
-// that anybody else has heard of (kubernetes#113066). It asks the runtime each time,
-// which may have been configured anew.
+// RuntimeFS measures the filesystem at the mount point that the runtime reports for its
+// images. The runtime's report has no capacity, and its device may be unknown outside the
+// runtime (kubernetes#113066). RuntimeFS calls the runtime for each measurement, because
+// its configuration may have changed.
 type RuntimeFS struct {
 	Runtime ImageFsInfo
 }
 
-// Usage asks the runtime where, and the kernel how full.
+// Usage gets the mount point from the runtime and the usage from the kernel.
 func (r RuntimeFS) Usage(ctx context.Context) (Usage, error) {
 	info, err := r.Runtime.ImageFsInfo(ctx)
 	if err != nil {
@@ -72,5 +72,5 @@ func (r RuntimeFS) Usage(ctx context.Context) (Usage, error) {
 			return PathFS(mountpoint).Usage(ctx)
 		}
 	}
-	return Usage{}, errors.New("the runtime names no image filesystem")
+	return Usage{}, errors.New("the runtime reports no image filesystem")
 }

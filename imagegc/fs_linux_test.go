@@ -11,7 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-// infoOf tells where images are.
+// infoOf returns where images are stored.
 type infoOf struct {
 	mountpoints []string
 	err         error
@@ -26,7 +26,7 @@ func (i infoOf) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, e
 	return answer, i.err
 }
 
-func TestTheKernelIsAsked(t *testing.T) {
+func TestPathFS_ReturnsTheKernelsValues(t *testing.T) {
 	dir := t.TempDir()
 	u, err := imagegc.PathFS(dir).Usage(t.Context())
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestTheKernelIsAsked(t *testing.T) {
 	_, err = imagegc.PathFS(dir + "/missing").Usage(t.Context())
 	require.ErrorContains(t, err, "/missing: no such file or directory")
 	_, err = imagegc.RuntimeFS{Runtime: infoOf{}}.Usage(t.Context())
-	require.EqualError(t, err, "the runtime names no image filesystem")
+	require.EqualError(t, err, "the runtime reports no image filesystem")
 	_, err = imagegc.RuntimeFS{Runtime: infoOf{err: errors.New("busy")}}.Usage(t.Context())
 	require.EqualError(t, err, "image filesystem info: busy")
 }

@@ -155,7 +155,7 @@ func (s *session) run(d *datadriven.TestData) string {
 	return s.log.String()
 }
 
-// names returns the names of images that are there.
+// names returns the names of the existing images.
 func (s *session) names(ids []string) string {
 	images, err := s.node.ListImages(s.t.Context(), nil)
 	require.NoError(s.t, err)

@@ -28,7 +28,7 @@ var (
 	_ imagegc.Runtime      = cri.RuntimeService(nil)
 )
 
-// What others ask of a Manager, as they write it.
+// The interfaces that other packages declare for a Manager.
 var (
 	_ interface {
 		Acquire(ref, owner string, ttl time.Duration) (release func())
@@ -63,7 +63,7 @@ func (f *nodeFS) Usage(context.Context) (imagegc.Usage, error) {
 	return usage, f.err
 }
 
-// recorder notes events.
+// recorder records events.
 type recorder []string
 
 func (r *recorder) Eventf(_ runtime.Object, kind, reason, format string, args ...any) {
@@ -171,7 +171,7 @@ func (r *rig) create(image string, volumes ...string) (container, sandbox string
 	return container, sandbox
 }
 
-// use has an image used once, in a look of the Manager.
+// use runs a container of an image while the Manager detects use once.
 func (r *rig) use(image string) {
 	r.t.Helper()
 	_, sandbox := r.create(image)
@@ -179,7 +179,7 @@ func (r *rig) use(image string) {
 	require.NoError(r.t, r.node.RemovePodSandbox(r.t.Context(), sandbox))
 }
 
-// there returns the short names of the images in the store, in order.
+// there returns the short names of the existing images, sorted.
 func (r *rig) there() string {
 	r.t.Helper()
 	images, err := r.node.ListImages(r.t.Context(), nil)
@@ -218,7 +218,7 @@ func (r *rig) calls(method string) int {
 	return n
 }
 
-// old makes everything seen so far older than MinAge.
+// old advances the clock by more than MinAge.
 func (r *rig) old() {
 	r.t.Helper()
 	require.NoError(r.t, r.Detect(r.t.Context()))
@@ -237,7 +237,7 @@ func removed(res imagegc.Result) (names []string) {
 	return names
 }
 
-// byName is a preference by patterns of short names.
+// byName returns preferences by patterns of short names.
 func byName(keep, prefer []string) func(imagegc.Image) imagegc.Preference {
 	return func(i imagegc.Image) imagegc.Preference {
 		matches := func(pattern string) bool {

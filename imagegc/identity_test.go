@@ -21,13 +21,13 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-// script is a runtime that says what it is told to.
+// script is a runtime with fixed answers.
 type script struct {
 	mu         sync.Mutex // of what calls add to
 	images     []*runtimeapi.Image
 	containers []*runtimeapi.Container
 	mounts     map[string][]*runtimeapi.Mount // by container
-	statuses   []string                       // asked for
+	statuses   []string                       // requested
 	removed    []*runtimeapi.ImageSpec
 }
 
@@ -60,7 +60,7 @@ func (s *script) Usage(context.Context) (imagegc.Usage, error) {
 	return imagegc.Usage{CapacityBytes: 100, AvailableBytes: 50}, nil
 }
 
-// manager makes a Manager for which nothing is too young.
+// manager returns a Manager with a MinAge of 0.
 func (s *script) manager(tb testing.TB, options ...func(*imagegc.Config)) *imagegc.Manager {
 	tb.Helper()
 	cfg := imagegc.Config{
@@ -90,7 +90,7 @@ func web() *runtimeapi.Image {
 	}
 }
 
-// names are those by which a container or a lease may call web, and whether it is.
+// names are names that a container or a lease may use, and whether they refer to web.
 func names() map[string]bool {
 	return map[string]bool{
 		"sha256:" + hexA:                         true,
@@ -122,7 +122,7 @@ func names() map[string]bool {
 	}
 }
 
-func TestImageInUseByAnyOfItsNames(t *testing.T) { // by id, digest and tag alike
+func TestUse_ByAnyNameOfTheImage(t *testing.T) { // by id, digest and tag alike
 	for name, used := range names() {
 		for field, c := range map[string]*runtimeapi.Container{
 			"ImageId":   {ImageId: name},
@@ -140,7 +140,7 @@ func TestImageInUseByAnyOfItsNames(t *testing.T) { // by id, digest and tag alik
 	}
 }
 
-func TestImageLeasedByAnyOfItsNames(t *testing.T) {
+func TestAcquire_ByAnyNameOfTheImage(t *testing.T) {
 	for name, leased := range names() {
 		t.Run(name, func(t *testing.T) {
 			s := &script{images: []*runtimeapi.Image{web()}}
@@ -155,7 +155,7 @@ func TestImageLeasedByAnyOfItsNames(t *testing.T) {
 	}
 }
 
-func TestRuntimeWithIDsOfItsOwn(t *testing.T) {
+func TestUse_RuntimeSpecificIDs(t *testing.T) {
 	s := &script{
 		images:     []*runtimeapi.Image{{Id: "image-1", Size: 1}, {Id: "image-2", Size: 1}},
 		containers: []*runtimeapi.Container{{Id: "c", ImageId: "image-1"}},
@@ -169,7 +169,7 @@ func TestRuntimeWithIDsOfItsOwn(t *testing.T) {
 	require.Equal(t, "image-1", s.images[0].Id)
 }
 
-func TestImageVolumeIsUse(t *testing.T) {
+func TestUse_ImageVolume(t *testing.T) {
 	r := newRig(t, []string{"app:1 1GiB", "models:1 1GiB", "other:1 1GiB"})
 	_, sandbox := r.create("app:1", "models:1")
 	r.old()
@@ -184,7 +184,7 @@ func handled(id, handler string) *runtimeapi.Image {
 	return &runtimeapi.Image{Id: id, Size: 1, Spec: &runtimeapi.ImageSpec{RuntimeHandler: handler}}
 }
 
-func TestImagesOfRuntimeHandlersAreApart(t *testing.T) {
+func TestUse_ImagesOfRuntimeHandlersAreSeparate(t *testing.T) {
 	s := &script{
 		images: []*runtimeapi.Image{handled(hexA, "kata"), handled(hexA, "runc"), handled(hexA, ""), handled(hexB, "kata"), handled(hexB, "runc")},
 		containers: []*runtimeapi.Container{
@@ -205,7 +205,7 @@ func TestImagesOfRuntimeHandlersAreApart(t *testing.T) {
 	require.Equal(t, []*runtimeapi.Image{handled(hexA, "")}, s.images)
 }
 
-func TestImageVolumeWithRuntimeHandlersIsUse(t *testing.T) { // the kubelet looks for it under another key
+func TestUse_ImageVolumeWithRuntimeHandlers(t *testing.T) { // the kubelet looks it up with another key
 	s := &script{
 		images:     []*runtimeapi.Image{handled(hexA, "kata"), handled(hexB, "kata"), handled(hexC, "kata")},
 		containers: []*runtimeapi.Container{{Id: "1", ImageId: hexA, Image: &runtimeapi.ImageSpec{RuntimeHandler: "kata"}}},
@@ -215,7 +215,7 @@ func TestImageVolumeWithRuntimeHandlersIsUse(t *testing.T) { // the kubelet look
 	require.Equal(t, []*runtimeapi.Image{handled(hexA, "kata"), handled(hexB, "kata")}, s.images)
 }
 
-func TestTagThatHasMoved(t *testing.T) {
+func TestUse_TagThatHasMoved(t *testing.T) {
 	s := &script{
 		images: []*runtimeapi.Image{{Id: hexA}, {Id: hexB, RepoTags: []string{"docker.io/library/web:1"}}, {Id: hexC}},
 		containers: []*runtimeapi.Container{
@@ -226,7 +226,7 @@ func TestTagThatHasMoved(t *testing.T) {
 	require.Len(t, s.images, 2, "what it runs, and what it will be restarted with")
 }
 
-func TestUntaggedAndDoublyListedImages(t *testing.T) {
+func TestCollect_UntaggedAndDoublyListedImages(t *testing.T) {
 	s := &script{images: []*runtimeapi.Image{nil, {Id: hexA, Size: 3}, {Id: hexA, Size: 3}, {Size: 9}, {Id: hexB, Size: 1}, {Size: 9}}}
 	var events recorder
 	m := s.manager(t, func(c *imagegc.Config) { c.Events, c.Node = &events, &corev1.Node{} })
@@ -240,7 +240,7 @@ func TestUntaggedAndDoublyListedImages(t *testing.T) {
 	require.NotContains(t, s.removed, &runtimeapi.ImageSpec{}, "nothing is deleted by an empty id")
 }
 
-func TestOneStatusForEachNewContainerAndNoneForThoseKnown(t *testing.T) {
+func TestInspect_OneStatusPerContainer(t *testing.T) {
 	r := newRig(t, []string{"app:1 1GiB"})
 	for range 20 {
 		r.create("app:1")
@@ -258,7 +258,7 @@ func TestOneStatusForEachNewContainerAndNoneForThoseKnown(t *testing.T) {
 	require.Equal(t, 21, r.calls("ContainerStatus"))
 }
 
-// snapshot is a runtime that answers from a list made before.
+// snapshot is a runtime that answers from an earlier list.
 type snapshot struct {
 	imagegc.Runtime
 	list []*runtimeapi.Container
@@ -268,7 +268,7 @@ func (s snapshot) ListContainers(context.Context, *runtimeapi.ContainerFilter) (
 	return s.list, nil
 }
 
-func TestContainersFromASnapshot(t *testing.T) {
+func TestInspect_ContainersFromASnapshot(t *testing.T) {
 	r := newRig(t, []string{"app:1 1GiB", "b:1 1GiB"})
 	r.create("app:1")
 	list, err := r.node.ListContainers(t.Context(), nil)
@@ -282,7 +282,7 @@ func TestContainersFromASnapshot(t *testing.T) {
 	require.Equal(t, lists, r.calls("ListContainers"))
 }
 
-func TestContainerThatCannotBeInspectedKeepsAllImages(t *testing.T) {
+func TestInspect_FailureProtectsAllImages(t *testing.T) {
 	r := newRig(t, []string{"app:1 1GiB", "models:1 1GiB"})
 	id, _ := r.create("app:1", "models:1")
 	require.NoError(t, r.node.Fail("ContainerStatus", fakecri.Fault{Times: 2, Err: errors.New("corrupt")}))
@@ -290,14 +290,14 @@ func TestContainerThatCannotBeInspectedKeepsAllImages(t *testing.T) {
 	r.clock.Step(3 * time.Minute)
 	require.ErrorContains(t, r.DeleteUnusedImages(t.Context()), "corrupt")
 	require.ErrorContains(t, r.DeleteUnusedImages(t.Context()), "corrupt")
-	require.Equal(t, 2, r.calls("ContainerStatus"), "it is not asked with each pass")
+	require.Equal(t, 2, r.calls("ContainerStatus"), "it is not requested in each pass")
 	require.Equal(t, "app:1 models:1", r.there())
 	r.clock.Step(2 * time.Minute)
 	require.NoError(t, r.DeleteUnusedImages(t.Context()))
 	require.Equal(t, "app:1 models:1", r.there(), "now it is known")
 }
 
-func TestContainerThatCanNeverBeInspectedKeepsAllImagesForAWhileOnly(t *testing.T) {
+func TestInspect_PersistentFailureProtectsAllImagesForTenMinutes(t *testing.T) {
 	r := newRig(t, []string{"app:1 1GiB", "models:1 1GiB"})
 	r.create("app:1")
 	require.NoError(t, r.node.Fail("ContainerStatus", fakecri.Fault{Err: errors.New("corrupt"), Times: 1000}))
@@ -309,7 +309,7 @@ func TestContainerThatCanNeverBeInspectedKeepsAllImagesForAWhileOnly(t *testing.
 	require.Equal(t, "app:1", r.there(), "its own image is known from the list")
 }
 
-func TestEndedContainerThatCannotBeInspectedKeepsItsImageOnly(t *testing.T) {
+func TestInspect_FailureOfAnExitedContainerProtectsOnlyItsImage(t *testing.T) {
 	r := newRig(t, []string{"app:1 1GiB", "models:1 1GiB"})
 	id, _ := r.create("app:1")
 	require.NoError(t, r.node.StartContainer(t.Context(), id))
@@ -321,7 +321,7 @@ func TestEndedContainerThatCannotBeInspectedKeepsItsImageOnly(t *testing.T) {
 }
 
 // No container of a pause image is ever listed, and not every runtime pins it.
-func TestPauseImagesStay(t *testing.T) {
+func TestCollect_KeepsPauseImages(t *testing.T) {
 	r := newRig(t, []string{
 		"registry.k8s.io/pause:3.10 1MiB", "rancher/mirrored-pause:3.6 1MiB", "pause-amd64:3.1 1MiB",
 		"pausetta/music:1 1MiB", "pause/music:1 1MiB", "unpaused:1 1MiB", "example.com/build-pause:1 1MiB", "example.com/pause-menu:1 1MiB",
@@ -334,7 +334,7 @@ func TestPauseImagesStay(t *testing.T) {
 	require.Equal(t, imagegc.ReasonSandbox, v[0].Reason)
 }
 
-func TestContainerGoneSinceItWasListedIsNoError(t *testing.T) {
+func TestInspect_ContainerDeletedSinceTheListIsNoError(t *testing.T) {
 	r := newRig(t, []string{"app:1 1GiB", "b:1 1GiB"})
 	r.create("app:1")
 	require.NoError(t, r.node.Fail("ContainerStatus", fakecri.Fault{Err: grpcstatus.Error(codes.NotFound, "gone")}))
@@ -343,7 +343,7 @@ func TestContainerGoneSinceItWasListedIsNoError(t *testing.T) {
 	require.Equal(t, "app:1", r.there(), "what the list said of it counts in this pass")
 }
 
-func TestContainersThatComeDuringLongDeletionsAreSeen(t *testing.T) {
+func TestCollect_SeesContainersCreatedDuringLongDeletions(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB", "c:1 1GiB"})
 	r.old()
 	first := true
@@ -361,7 +361,7 @@ func TestContainersThatComeDuringLongDeletionsAreSeen(t *testing.T) {
 	require.Equal(t, "b:1", r.there())
 }
 
-func TestListLostDuringLongDeletionsEndsThePass(t *testing.T) {
+func TestCollect_FailedListDuringLongDeletionsEndsThePass(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB"})
 	r.old()
 	m := r.manager(func(c *imagegc.Config) {
@@ -375,7 +375,7 @@ func TestListLostDuringLongDeletionsEndsThePass(t *testing.T) {
 	require.Equal(t, "b:1", r.there())
 }
 
-func TestImageThatIsGoneAlreadyIsDeleted(t *testing.T) {
+func TestCollect_ImageThatTheRuntimeDoesNotFindCountsAsDeleted(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB"})
 	r.old()
 	require.NoError(t, r.node.Fail("RemoveImage", fakecri.Fault{Err: grpcstatus.Error(codes.NotFound, "gone")}))
@@ -383,7 +383,7 @@ func TestImageThatIsGoneAlreadyIsDeleted(t *testing.T) {
 	require.Len(t, r.last.Removed, 1)
 }
 
-func TestUsersAreCountedOnce(t *testing.T) {
+func TestUse_CountsEachContainerOnce(t *testing.T) {
 	r := newRig(t, []string{"app:1 1GiB tag=app:2"})
 	for n := range 3 {
 		r.create("app:1", "app:2")

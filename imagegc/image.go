@@ -10,42 +10,43 @@ import (
 	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
-// Image is what is known of an image: what the runtime says about it, when it was
-// seen, and who wants it. Its slices and maps are not to be modified.
+// Image has the facts about an image: what the runtime reports about it, when it was
+// seen, and what protects it. Its slices and maps must not be modified.
 type Image struct {
-	// ID is the runtime's id of it.
+	// ID is the runtime's id of the image.
 	ID string `json:"id"`
 	// Tags and Digests are its references.
 	Tags    []string `json:"tags,omitempty"`
 	Digests []string `json:"digests,omitempty"`
-	// RuntimeHandler is the one that it was pulled for, where the runtime keeps
-	// images apart by handler.
+	// RuntimeHandler is the handler that the image was pulled for, if the runtime has
+	// separate images for each handler.
 	RuntimeHandler string `json:"runtimeHandler,omitempty"`
-	// SizeBytes is what the runtime says, layers shared with others included: not
-	// what its deletion will free.
+	// SizeBytes is the size that the runtime reports. It includes layers shared with
+	// other images, so that a deletion may free less.
 	SizeBytes uint64 `json:"sizeBytes"`
-	// Annotations are those of its spec.
+	// Annotations are the annotations of its spec.
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// FirstDetected is when it was first listed, LastUsed when a container of it was
-	// last listed, zero if never.
+	// FirstDetected is when the image was first listed, LastUsed when a container that
+	// uses it was last listed, zero if never.
 	FirstDetected time.Time `json:"firstDetected,omitzero"`
 	LastUsed      time.Time `json:"lastUsed,omitzero"`
 	// Containers is how many containers use it, as their image or as a volume.
 	Containers int `json:"containers,omitempty"`
-	// Pinned says that the runtime wants it kept.
+	// Pinned reports whether the runtime has pinned the image.
 	Pinned bool `json:"pinned,omitempty"`
-	// LeasedBy are the owners of its leases, LeasedUntil the end of the last one.
+	// LeasedBy are the owners of its leases, sorted. LeasedUntil is when the last lease
+	// ends.
 	LeasedBy    []string  `json:"leasedBy,omitempty"`
 	LeasedUntil time.Time `json:"leasedUntil,omitzero"`
-	// Preference is what the user says about it.
+	// Preference is the user's preference.
 	Preference Preference `json:"preference,omitempty"`
-	// Failures is how many times in a row its deletion has failed, RetryAt when it
-	// may be tried again.
+	// Failures is how many times in a row its deletion has failed. It is retried at
+	// RetryAt or later.
 	Failures int       `json:"failures,omitempty"`
 	RetryAt  time.Time `json:"retryAt,omitzero"`
 }
 
-// Name returns how people call the image: a tag, or a digest, or its id.
+// Name returns the name of the image for people: a tag, else a digest, else its id.
 func (i Image) Name() string {
 	switch {
 	case len(i.Tags) > 0:
@@ -57,8 +58,8 @@ func (i Image) Name() string {
 	}
 }
 
-// isPause reports whether the image is one that sandboxes are made of. No container of it
-// is listed, and not every runtime pins it.
+// isPause reports whether the image is a pause image, which sandboxes use. No container
+// that uses it is listed, and not every runtime pins it.
 func (i Image) isPause() bool {
 	return slices.ContainsFunc(slices.Concat(i.Tags, i.Digests), func(ref string) bool {
 		parsed, err := imageref.Parse(ref)
@@ -74,7 +75,7 @@ func (i Image) isPause() bool {
 	})
 }
 
-// key tells images apart, also where one id is there for several handlers.
+// key identifies the image, also if one id exists for several handlers.
 func (i Image) key() string { return imageKey(i.ID, i.RuntimeHandler) }
 
 func imageKey(id, handler string) string {
@@ -84,8 +85,8 @@ func imageKey(id, handler string) string {
 	return id + "," + handler
 }
 
-// unusedSince returns when the image was last used. One that was never
-// used counts from when it was seen: it may be meant for later.
+// unusedSince returns when the image was last used. If it was never used, that is when it
+// was first seen: it may have been pulled for later use.
 func (i Image) unusedSince() time.Time {
 	if i.LastUsed.After(i.FirstDetected) {
 		return i.LastUsed
@@ -93,20 +94,21 @@ func (i Image) unusedSince() time.Time {
 	return i.FirstDetected
 }
 
-// compareNames breaks ties, so that one input has one outcome.
+// compareNames orders images by name, as the last key of an order, so that the result is
+// deterministic.
 func compareNames(a, b Image) int {
 	return cmp.Or(strings.Compare(a.Name(), b.Name()), strings.Compare(a.ID, b.ID), strings.Compare(a.RuntimeHandler, b.RuntimeHandler))
 }
 
-// Preference is what a user wants of an image.
+// Preference is what a user wants for an image.
 type Preference string
 
 const (
 	// Default leaves the image to the policy.
 	Default Preference = ""
-	// Prefer deletes the image before all that are not preferred, when space is needed.
-	// It deletes no image that would have stayed otherwise.
+	// Prefer deletes the image before all others when space is needed. It deletes no
+	// image that would be kept otherwise.
 	Prefer Preference = "prefer"
-	// Keep keeps the image, whatever happens.
+	// Keep never deletes the image.
 	Keep Preference = "keep"
 )

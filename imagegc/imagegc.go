@@ -14,65 +14,66 @@ import (
 )
 
 var (
-	// ErrRunning is returned by a second [Manager.Run] beside the first.
+	// ErrRunning is returned by [Manager.Run] while another Run is active.
 	ErrRunning = loop.ErrRunning
-	// ErrInvalidCapacity says that a measurement makes no sense.
+	// ErrInvalidCapacity is returned if the image filesystem is measured with a capacity
+	// of 0. Its text is the kubelet's.
 	ErrInvalidCapacity = errors.New("invalid capacity 0 on image filesystem")
 )
 
-// Manager deletes images. Make it with [New]; its methods may be called by any
-// number of goroutines, except that callbacks must not start a pass.
+// Manager deletes images. Create it with [New]. Its methods may be called concurrently,
+// but callbacks must not start a pass.
 type Manager struct {
-	cfg    Config
-	policy limits
-	loop   *loop.Loop
-	asked  atomic.Bool // for a collection
+	cfg              Config
+	policy           limits
+	loop             *loop.Loop
+	collectRequested atomic.Bool // a collection was requested by Trigger
 
-	// step, of capacity 1, is full while a pass is under way. It serialises them and
-	// guards the fields down to mu; a channel, because its waiters have contexts.
-	step    chan struct{}
-	users   *users
-	usersAt time.Time // of the last list of containers
-	records map[string]*record
-	loaded  bool
-	changed bool // since savedAt, beyond times of use
-	owed    bool // a call of AfterGC
-	savedAt time.Time
-	failing bool                 // the last collection of Run did
-	quiet   map[string]time.Time // when an event may be repeated
+	// step, of capacity 1, is full while a pass runs. It serialises passes and guards the
+	// fields down to mu. It is a channel because a pass that waits for it has a context.
+	step           chan struct{}
+	users          *imageUsers
+	usersAt        time.Time // time of the last list of containers
+	records        map[string]*record
+	loaded         bool
+	changed        bool // since savedAt, other than times of use
+	afterGCPending bool // AfterGC must be called by the next pass
+	savedAt        time.Time
+	lastFailed     bool                 // the last collection of Run failed
+	eventAllowedAt map[string]time.Time // when an event may be repeated, by reason and subject
 
-	// mu guards the fields below and is never held during a call to others. Passes are
-	// the only ones that change images, and read them without mu.
+	// mu guards the fields below and is never held while collaborators are called. Only
+	// passes change images, so they read them without mu.
 	mu       sync.Mutex
 	images   []*runtimeapi.Image // as last listed, not modified
 	leases   []*lease
-	deleting *deletion // the one under way
+	deleting *deletion // the deletion in progress
 }
 
 // Result is what a pass that may delete images did.
 type Result struct {
-	// At is when it began, Took how long it took.
+	// At is when it started, Took how long it took.
 	At   time.Time
 	Took time.Duration
 	// Before and After are the first and the last measurement; zero if it took none.
 	Before Usage
 	After  Usage
-	// WantBytes is how much it was to free for space, not counting old age.
+	// WantBytes is how much it had to free for space, without deletions for MaxAge.
 	WantBytes uint64
-	// FreedBytes is how much more is available at its end than before it deleted:
-	// others may have written meanwhile.
+	// FreedBytes is how much more is available at its end than before its first deletion.
+	// Others may have written to the filesystem meanwhile.
 	FreedBytes uint64
-	// Removed are the images that it deleted, in the order in which that was done.
+	// Removed are the images that it deleted, in this order.
 	Removed []Removal
-	// Failed are those whose deletion failed.
+	// Failed are the images whose deletion failed.
 	Failed []Removal
 }
 
-// Removal is an image that was deleted, or not.
+// Removal is the deletion of an image, successful or not.
 type Removal struct {
 	Image  Image
 	Reason Reason
-	// Err says why not.
+	// Err is the error of a failed deletion.
 	Err error
 }
 
@@ -83,19 +84,20 @@ func New(cfg Config) (*Manager, error) {
 	}
 	cfg = cfg.withDefaults()
 	return &Manager{
-		cfg:     cfg,
-		policy:  cfg.Policy.limits(),
-		loop:    loop.New(cfg.Clock),
-		step:    make(chan struct{}, 1),
-		users:   &users{byHandler: cfg.RuntimeClassInImageCriAPI},
-		records: map[string]*record{},
-		quiet:   map[string]time.Time{},
+		cfg:            cfg,
+		policy:         cfg.Policy.limits(),
+		loop:           loop.New(cfg.Clock),
+		step:           make(chan struct{}, 1),
+		users:          &imageUsers{byHandler: cfg.RuntimeClassInImageCriAPI},
+		records:        map[string]*record{},
+		eventAllowedAt: map[string]time.Time{},
 	}, nil
 }
 
-// Run collects at once and then each Period, looks at what is in use each
-// DetectPeriod, and returns nil when ctx is done. A collection that fails is
-// observed and tried again. A second Run beside the first returns [ErrRunning].
+// Run collects at once and then once per Period, checks which images are in use once per
+// DetectPeriod, and returns nil when ctx is done. A failed collection is passed to the
+// Observer and repeated after Period. While another Run is active, it returns
+// [ErrRunning].
 //
 // Without MaxAge, and with a high threshold of 100 or without an FS, it collects only
 // when triggered.
@@ -103,11 +105,11 @@ func (m *Manager) Run(ctx context.Context) error {
 	var next time.Time
 	err := m.loop.Run(ctx, func(ctx context.Context) time.Duration {
 		due := !m.idle() && !m.cfg.Clock.Now().Before(next)
-		if m.asked.Swap(false) || due {
-			m.collectInTurn(ctx)
+		if m.collectRequested.Swap(false) || due {
+			m.collectAndReport(ctx)
 			next = m.cfg.Clock.Now().Add(m.cfg.Period)
 		} else if err := m.Detect(ctx); err != nil && ctx.Err() == nil {
-			m.cfg.Logger.WarnContext(ctx, "look at images failed", "err", err)
+			m.cfg.Logger.WarnContext(ctx, "could not check which images are in use, will retry", "err", err)
 		}
 		if m.idle() {
 			return m.cfg.DetectPeriod
@@ -115,25 +117,25 @@ func (m *Manager) Run(ctx context.Context) error {
 		return max(0, min(m.cfg.DetectPeriod, next.Sub(m.cfg.Clock.Now())))
 	})
 	if err == nil {
-		m.saveLast(ctx)
+		m.saveFinal(ctx)
 	}
 	return err
 }
 
-// idle reports whether a collection can never find anything to do.
+// idle reports whether a collection can never have anything to do.
 func (m *Manager) idle() bool {
 	return m.policy.maxAge == 0 && (m.policy.high == 100 || m.cfg.FS == nil)
 }
 
-// Trigger asks [Manager.Run] to collect soon. It never blocks.
+// Trigger requests a collection of [Manager.Run] soon. It never blocks.
 func (m *Manager) Trigger() {
-	m.asked.Store(true)
+	m.collectRequested.Store(true)
 	m.loop.Trigger()
 }
 
-// Detect looks at images and containers, keeps the ages of images up to date and
-// deletes nothing. The error is that of a list, which leaves all as it was, or of a
-// container whose images are not known, or of ctx.
+// Detect lists images and containers, updates the ages of images, and deletes nothing. It
+// returns the error of a failed list, which changes nothing, of a container whose images
+// are unknown, or of ctx.
 func (m *Manager) Detect(ctx context.Context) error {
 	if err := m.lock(ctx); err != nil {
 		return err
@@ -144,17 +146,18 @@ func (m *Manager) Detect(ctx context.Context) error {
 	return err
 }
 
-// Collect deletes the images that have reached MaxAge and then, if the filesystem is
-// above the high mark, others until it is measured to be below the low one. It does
-// both as far as it can; the error joins what went wrong and has a [*SpaceError] if
-// there is still too little space although each deletion for it succeeded.
+// Collect deletes the images that have reached MaxAge. Then, if the filesystem is at or
+// above the high threshold, it deletes others until the measured usage is at the low one.
+// A failure of one step does not stop the other; the error joins all failures. It
+// contains a [*SpaceError] if there is still too little space although each deletion for
+// space succeeded.
 func (m *Manager) Collect(ctx context.Context) (Result, error) {
 	return m.pass(ctx, func(p *pass) error {
-		aged := m.age(ctx, p)
+		aged := m.deleteAged(ctx, p)
 		if err := m.measure(ctx, p); err != nil {
 			return errors.Join(aged, err)
 		}
-		err := m.free(ctx, p, m.policy.wanted(p.res.After))
+		err := m.free(ctx, p, m.policy.bytesToFree(p.res.After))
 		if short, ok := errors.AsType[*SpaceError](err); ok {
 			m.warn(eventFreeDiskSpaceFailed, "", short.Error())
 		}
@@ -162,9 +165,10 @@ func (m *Manager) Collect(ctx context.Context) (Result, error) {
 	})
 }
 
-// Free deletes images until so many more bytes are available than when it began,
-// whatever the thresholds. The error is a [*SpaceError] if that cannot be had although
-// each deletion succeeded. Without an FS it deletes nothing and returns an error.
+// Free deletes images until the given number of bytes more is available than when it
+// started, without regard to the thresholds. The error is a [*SpaceError] if that cannot
+// be reached although each deletion succeeded. Without an FS it deletes nothing and
+// returns an error.
 func (m *Manager) Free(ctx context.Context, bytes uint64) (Result, error) {
 	return m.pass(ctx, func(p *pass) error {
 		if m.cfg.FS == nil {
@@ -177,24 +181,24 @@ func (m *Manager) Free(ctx context.Context, bytes uint64) (Result, error) {
 	})
 }
 
-// DeleteUnusedImages deletes every image that may go, whatever the usage: the
-// eviction manager's last resort before it ends pods. The error joins those of
-// images whose deletion failed; Observer.Collected has the result.
+// DeleteUnusedImages deletes every image that is not protected, without regard to disk
+// usage. The eviction manager calls it before it evicts pods. The error joins those of
+// failed deletions; Observer.Collected gets the result.
 func (m *Manager) DeleteUnusedImages(ctx context.Context) error {
 	_, err := m.pass(ctx, func(p *pass) error {
 		if m.cfg.FS != nil {
-			if u, err := m.cfg.FS.Usage(ctx); err == nil { // only to tell how much it was
-				m.measured(p, u)
+			if u, err := m.cfg.FS.Usage(ctx); err == nil { // only for the result
+				m.recordUsage(p, u)
 			}
 		}
-		return m.reclaim(ctx, p, deletions(Select(p.res.At, m.snapshot(), m.cfg.Policy, Goal{All: true})), everything)
+		return m.reclaim(ctx, p, deletions(Select(p.res.At, m.snapshot(), m.cfg.Policy, Goal{All: true})), unlimited)
 	})
 	return err
 }
 
-// Plan says what [Manager.Collect] would do now, by the sizes of images that the
-// runtime tells, and why. It deletes nothing. The error is what would keep a
-// collection from deleting anything.
+// Plan returns what [Manager.Collect] would do now, and why, computed from the image
+// sizes that the runtime reports. It deletes nothing. An error means that a collection
+// would delete nothing either.
 func (m *Manager) Plan(ctx context.Context) (Plan, error) {
 	if err := m.lock(ctx); err != nil {
 		return Plan{}, err
@@ -214,7 +218,7 @@ func (m *Manager) Plan(ctx context.Context) (Plan, error) {
 	return newPlan(now, m.snapshot(), m.cfg.Policy, u), nil
 }
 
-// lock waits for the end of the pass under way, no longer than ctx lasts.
+// lock waits until no other pass runs, no longer than ctx allows.
 func (m *Manager) lock(ctx context.Context) error {
 	if ctx.Err() == nil {
 		select {
@@ -223,7 +227,7 @@ func (m *Manager) lock(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	return fmt.Errorf("imagegc: pass not begun: %w", ctx.Err())
+	return fmt.Errorf("imagegc: pass not started: %w", ctx.Err())
 }
 
 func (m *Manager) unlock() { <-m.step }

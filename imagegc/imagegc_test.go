@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-func TestBelowTheHighMarkNothingIsDeleted(t *testing.T) {
+func TestCollect_BelowTheHighThresholdDeletesNothing(t *testing.T) {
 	r := newRig(t, []string{"a:1 5GiB", "b:1 5GiB"})
 	r.old()
 	r.fill(84)
@@ -26,7 +26,7 @@ func TestBelowTheHighMarkNothingIsDeleted(t *testing.T) {
 	require.Empty(t, r.hooks)
 }
 
-func TestAtTheHighMarkTheLongestUnusedGoUntilTheLowOne(t *testing.T) {
+func TestCollect_AtTheHighThresholdDeletesTheLeastRecentlyUsed(t *testing.T) {
 	r := newRig(t, []string{"a:1 3GiB", "b:1 3GiB", "c:1 3GiB", "d:1 3GiB"})
 	for _, name := range []string{"c:1", "a:1", "d:1", "b:1"} {
 		r.use(name)
@@ -41,7 +41,7 @@ func TestAtTheHighMarkTheLongestUnusedGoUntilTheLowOne(t *testing.T) {
 	require.Empty(t, r.events)
 }
 
-func TestEqualUseIsDecidedByTheFirstDetection(t *testing.T) {
+func TestCollect_EqualLastUseIsOrderedByFirstDetection(t *testing.T) {
 	r := newRig(t, []string{"b:1 3GiB"})
 	r.old()
 	_, err := r.node.PullImage(t.Context(), &runtimeapi.ImageSpec{Image: "a:1"}, nil, nil)
@@ -56,7 +56,7 @@ func TestEqualUseIsDecidedByTheFirstDetection(t *testing.T) {
 	require.Equal(t, []string{"b:1 space"}, removed(res))
 }
 
-func TestDeleteUnusedImagesDeletesAllThatMayGo(t *testing.T) {
+func TestDeleteUnusedImages_DeletesAllUnprotectedImages(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB tag=b:2", "used:1 1GiB", "pinned:1 1GiB pinned"})
 	r.create("used:1")
 	r.old()
@@ -70,7 +70,7 @@ func TestDeleteUnusedImagesDeletesAllThatMayGo(t *testing.T) {
 	require.Len(t, r.hooks, 1, "nothing was tried the second time")
 }
 
-func TestContainersCountInAnyState(t *testing.T) {
+func TestUse_ContainersInAnyState(t *testing.T) {
 	r := newRig(t, []string{"created:1 1GiB", "exited:1 1GiB"})
 	r.create("created:1")
 	id, sandbox := r.create("exited:1")
@@ -84,7 +84,7 @@ func TestContainersCountInAnyState(t *testing.T) {
 	require.Equal(t, "created:1", r.there())
 }
 
-func TestUseIsRememberedAfterTheContainerIsGone(t *testing.T) {
+func TestUse_IsRememberedAfterTheContainerWasDeleted(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB"})
 	r.use("a:1")
 	plan, err := r.Plan(t.Context())
@@ -102,7 +102,7 @@ func TestUseIsRememberedAfterTheContainerIsGone(t *testing.T) {
 	require.Equal(t, "a:1", r.there(), "the one never used went")
 }
 
-func TestPinnedImagesStayUntilTheyAreUnpinned(t *testing.T) {
+func TestCollect_KeepsPinnedImagesUntilTheyAreUnpinned(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB pinned", "b:1 1GiB pinned", "c:1 1GiB"})
 	r.old()
 	require.NoError(t, r.DeleteUnusedImages(t.Context()))
@@ -119,7 +119,7 @@ func TestPinnedImagesStayUntilTheyAreUnpinned(t *testing.T) {
 	require.Empty(t, r.there())
 }
 
-// unpinned takes the pins off when told to.
+// unpinned removes the pins when the test requests it.
 type unpinned struct {
 	*fakecri.Node
 	pinned *bool
@@ -133,7 +133,7 @@ func (u unpinned) ListImages(ctx context.Context, f *runtimeapi.ImageFilter) ([]
 	return images, err
 }
 
-func TestOneImageThatCannotBeDeletedStopsNothing(t *testing.T) {
+func TestCollect_FailedDeletionDoesNotStopOthers(t *testing.T) {
 	r := newRig(t, []string{"stuck:1 6GiB", "a:1 3GiB", "b:1 3GiB", "c:1 3GiB"})
 	r.old()
 	require.NoError(t, r.node.Fail("RemoveImage", fakecri.Fault{Object: r.id("stuck:1"), Err: errors.New("busy")}))
@@ -164,7 +164,7 @@ func TestOneImageThatCannotBeDeletedStopsNothing(t *testing.T) {
 	require.Empty(t, r.there())
 }
 
-func TestNotEnoughSpaceIsAnErrorAndAnEvent(t *testing.T) {
+func TestCollect_NotEnoughSpaceIsAnErrorAndAnEvent(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB"})
 	r.old()
 	r.fill(95)
@@ -186,7 +186,7 @@ func TestNotEnoughSpaceIsAnErrorAndAnEvent(t *testing.T) {
 	require.Len(t, r.events, 2)
 }
 
-func TestNotEnoughSpaceAndAnImageThatCannotBeDeleted(t *testing.T) {
+func TestCollect_NotEnoughSpaceAndAFailedDeletion(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB", "b:1 2GiB"})
 	r.old()
 	require.NoError(t, r.node.Fail("RemoveImage", fakecri.Fault{Object: r.id("b:1"), Err: errors.New("busy")}))
@@ -211,7 +211,7 @@ func TestSizesInMessages(t *testing.T) {
 	}
 }
 
-func TestFilesystemThatCannotBeMeasured(t *testing.T) {
+func TestCollect_FilesystemThatCannotBeMeasured(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB"})
 	r.old()
 	r.fs.err = errors.New("no such device")
@@ -225,7 +225,7 @@ func TestFilesystemThatCannotBeMeasured(t *testing.T) {
 	require.Empty(t, r.there())
 }
 
-func TestFilesystemWithoutCapacity(t *testing.T) {
+func TestCollect_FilesystemWithoutCapacity(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB"})
 	r.old()
 	r.fs.change = func(imagegc.Usage) imagegc.Usage { return imagegc.Usage{} }
@@ -234,14 +234,14 @@ func TestFilesystemWithoutCapacity(t *testing.T) {
 	require.Equal(t, "a:1", r.there())
 }
 
-func TestMoreAvailableThanThereIsCountsAsEmpty(t *testing.T) {
+func TestCollect_MoreAvailableThanCapacityCountsAsEmpty(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB"})
 	r.fs.change = func(u imagegc.Usage) imagegc.Usage { u.AvailableBytes = 2 * u.CapacityBytes; return u }
 	require.NoError(t, r.collect())
 	require.Equal(t, r.last.After.CapacityBytes, r.last.After.AvailableBytes)
 }
 
-func TestLowMarkThatRoundingReachesDeletesNothing(t *testing.T) { // the kubelet deletes one
+func TestCollect_LowThresholdReachedByRoundingDeletesNothing(t *testing.T) { // the kubelet deletes one
 	r := newRig(t, []string{"a:1 1GiB"}, func(c *imagegc.Config) {
 		c.Policy.HighThresholdPercent, c.Policy.LowThresholdPercent = new(85), new(85)
 	})
@@ -251,12 +251,12 @@ func TestLowMarkThatRoundingReachesDeletesNothing(t *testing.T) { // the kubelet
 	require.Equal(t, "a:1", r.there())
 }
 
-func TestMeasuringEndsTheDeletionsNotTheSizes(t *testing.T) { // kubernetes#120659
+func TestCollect_StopsByMeasurementNotBySizes(t *testing.T) { // kubernetes#120659
 	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB", "c:1 1GiB", "d:1 1GiB"})
 	r.old()
 	r.fill(90)
 	start := r.node.DiskUsage().AvailableBytes
-	r.fs.change = func(u imagegc.Usage) imagegc.Usage { // each image frees four times what is said of it
+	r.fs.change = func(u imagegc.Usage) imagegc.Usage { // each image frees four times its reported size
 		u.AvailableBytes = start + 4*(u.AvailableBytes-start)
 		return u
 	}
@@ -275,7 +275,7 @@ func TestMeasuringEndsTheDeletionsNotTheSizes(t *testing.T) { // kubernetes#1206
 	require.Len(t, r.last.Removed, 4, "12 GiB by 4 images of 9 GiB")
 }
 
-func TestMeasureLostOnTheWayEndsThePass(t *testing.T) {
+func TestCollect_FailedMeasurementEndsThePass(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB"})
 	r.old()
 	_, err := r.manager(func(c *imagegc.Config) {
@@ -300,7 +300,7 @@ func TestFree(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Where nothing measures the filesystem, age and a caller alone have images deleted.
+// Without an FS, images are deleted only for their age or by a caller.
 func TestCollect_WithoutAFilesystem(t *testing.T) {
 	r := newRig(t, []string{"a:1 99GiB", "b:1 512MiB"}, func(c *imagegc.Config) { c.FS, c.Policy.MaxAge = nil, 24*time.Hour })
 	r.old()
@@ -311,7 +311,7 @@ func TestCollect_WithoutAFilesystem(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, plan.UsedPercent)
 	require.Zero(t, plan.DeleteBytes)
-	require.Contains(t, plan.String(), "image filesystem: not measured, so that no space is freed\n0 of 2 images would go")
+	require.Contains(t, plan.String(), "image filesystem: not measured, no space is freed\n0 of 2 images would be deleted")
 	_, err = r.Free(t.Context(), gib)
 	require.ErrorContains(t, err, "the image filesystem is not measured")
 	require.Equal(t, "a:1 b:1", r.there())
@@ -326,7 +326,7 @@ func TestCollect_WithoutAFilesystem(t *testing.T) {
 	require.Empty(t, r.there())
 }
 
-func TestHookGetsWhatTrulyRemains(t *testing.T) { // the kubelet's leaves out images in use, pinned and not visited
+func TestAfterGC_GetsAllRemainingImages(t *testing.T) { // the kubelet omits images in use, pinned images, and those that it did not consider
 	r := newRig(t, []string{"a:1 6GiB", "used:1 1GiB", "pinned:1 1GiB pinned", "spare:1 1GiB", "gone:1 1GiB"})
 	r.create("used:1")
 	r.old()
@@ -336,7 +336,7 @@ func TestHookGetsWhatTrulyRemains(t *testing.T) { // the kubelet's leaves out im
 	require.Equal(t, [][]string{{r.id("used:1"), r.id("pinned:1"), r.id("spare:1")}}, r.hooks)
 }
 
-func TestHookThatCouldNotBeCalledIsCalledByTheNextPass(t *testing.T) {
+func TestAfterGC_IsCalledByTheNextPassIfTheListFails(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB pinned"})
 	r.old()
 	require.NoError(t, r.node.Fail("RemoveImage", fakecri.Fault{Times: 1, Delay: 1}))
@@ -353,7 +353,7 @@ func TestHookThatCouldNotBeCalledIsCalledByTheNextPass(t *testing.T) {
 	require.Equal(t, [][]string{{r.id("b:1")}}, r.hooks)
 }
 
-func TestListsThatFailDeleteNothing(t *testing.T) {
+func TestCollect_FailedListsDeleteNothing(t *testing.T) {
 	for _, method := range []string{"ListImages", "ListContainers"} {
 		r := newRig(t, []string{"a:1 1GiB"})
 		r.old()
@@ -370,7 +370,7 @@ func TestListsThatFailDeleteNothing(t *testing.T) {
 	}
 }
 
-func TestAnswersOfNothingAtAll(t *testing.T) {
+func TestCollect_EmptyAnswers(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB"})
 	r.create("a:1")
 	for _, method := range []string{"ListImages", "ListContainers", "ContainerStatus"} {
@@ -385,7 +385,7 @@ func TestAnswersOfNothingAtAll(t *testing.T) {
 	}
 }
 
-func TestCancelledPassesEnd(t *testing.T) {
+func TestCollect_ReturnsWhenCancelled(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB"})
 	r.old()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -400,7 +400,7 @@ func TestCancelledPassesEnd(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestImagesForTheNodeStatus(t *testing.T) {
+func TestImages_ForTheNodeStatus(t *testing.T) {
 	r := newRig(t, []string{"small:1 1MiB", "large:1 9MiB tag=large:2 tag=large:3 tag=large:4 tag=large:5 tag=large:6", "mid:1 5MiB", "mid:2 5MiB"},
 		func(c *imagegc.Config) { c.MaxNodeImages = 3 })
 	require.Empty(t, r.Images())
@@ -423,7 +423,7 @@ func TestImagesForTheNodeStatus(t *testing.T) {
 	require.Len(t, all.Images(), 4)
 }
 
-func TestPreferencesOfTheUser(t *testing.T) { // kubernetes#68549
+func TestPreference_OfTheUser(t *testing.T) { // kubernetes#68549
 	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB", "c:1 1GiB", "kept:1 1GiB", "mine:1 1GiB"}, func(c *imagegc.Config) {
 		c.Preference = byName([]string{"kept:*", "mine:*"}, []string{"b:1", "c:1"})
 	})

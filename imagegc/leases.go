@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// defaultLeaseTTL is containerd's: longer than any pull takes, and short enough for a
+// defaultLeaseTTL is containerd's default: longer than any pull, and short enough for a
 // lease whose owner has crashed.
 const defaultLeaseTTL = 24 * time.Hour
 
-// lease keeps an image for an owner.
+// lease protects an image for an owner.
 type lease struct {
-	names   []string // forms of the reference, see refNames
+	names   []string // normal forms of the reference, see refNames
 	owner   string
 	expires time.Time
 }
 
 // leasedBy returns the owners of the leases of an image, sorted, and when the last of
-// these leases ends. Callers hold mu.
+// these leases ends. The caller holds mu.
 func (m *Manager) leasedBy(names []string, now time.Time) (owners []string, until time.Time) {
 	for _, l := range m.leases {
 		if now.Before(l.expires) && overlap(l.names, names) {
@@ -35,15 +35,15 @@ func overlap(a, b []string) bool {
 	return slices.ContainsFunc(a, func(name string) bool { return slices.Contains(b, name) })
 }
 
-// Acquire keeps the image of a reference, which need not be there yet, for the
-// owner until release is called or ttl is over; 0 or less stands for 24 h. The
-// reference may be a tag, a digest or an ID; each pass looks up which image it refers to.
-// A second lease of the same reference and owner replaces the first, whose release then
-// does nothing. Release may be called more than once.
+// Acquire protects the image of a reference for the owner until release is called or ttl
+// has passed; 0 or less means 24 h. The image need not exist yet. The reference may be a
+// tag, a digest or an ID; each pass resolves it again. A second lease for the same
+// reference and owner replaces the first, whose release function then does nothing.
+// Release may be called more than once.
 //
-// If a deletion of the image is under way, Acquire returns when that is over, which
-// takes at most two minutes: a caller that then looks for the image finds it only if it
-// stays. Hence an Observer must not call Acquire.
+// If the image is being deleted, Acquire returns when the deletion has ended, after at
+// most two minutes: a caller that finds the image after Acquire can rely on it. Therefore
+// an Observer must not call Acquire.
 func (m *Manager) Acquire(ref, owner string, ttl time.Duration) (release func()) {
 	if ttl <= 0 {
 		ttl = defaultLeaseTTL
@@ -64,5 +64,5 @@ func (m *Manager) Acquire(ref, owner string, ttl time.Duration) (release func())
 	}
 }
 
-// dropLeases removes leases. Callers hold mu.
+// dropLeases deletes leases. The caller holds mu.
 func (m *Manager) dropLeases(over func(*lease) bool) { m.leases = slices.DeleteFunc(m.leases, over) }

@@ -18,7 +18,7 @@ func (r *rig) deleteUnused() string {
 	return r.there()
 }
 
-func TestImageOfAContainerThatIsAboutToBeCreated(t *testing.T) { // kubernetes#123631
+func TestAcquire_ImageOfAContainerThatIsAboutToBeCreated(t *testing.T) { // kubernetes#123631
 	r := newRig(t, []string{"old:1 1GiB", "b:1 1GiB"})
 	r.old()
 	release := r.Acquire("old:1", "pod/app", 10*time.Minute)
@@ -28,7 +28,7 @@ func TestImageOfAContainerThatIsAboutToBeCreated(t *testing.T) { // kubernetes#1
 	require.Equal(t, "old:1", r.deleteUnused())
 }
 
-func TestLeaseEndsByItsTTL(t *testing.T) {
+func TestAcquire_LeaseEndsAfterItsTTL(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB"})
 	r.old()
 	r.Acquire("a:1", "pod/app", 10*time.Minute)
@@ -41,7 +41,7 @@ func TestLeaseEndsByItsTTL(t *testing.T) {
 	require.Empty(t, r.deleteUnused())
 }
 
-func TestLeasesOfSeveralOwners(t *testing.T) {
+func TestAcquire_SeveralOwners(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB tag=a:2"})
 	r.old()
 	first := r.Acquire("a:1", "pod/one", time.Hour)
@@ -59,7 +59,7 @@ func TestLeasesOfSeveralOwners(t *testing.T) {
 	require.Empty(t, r.deleteUnused())
 }
 
-func TestLeaseAcquiredAgainLastsFromThen(t *testing.T) {
+func TestAcquire_AgainExtendsTheLease(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB"})
 	r.old()
 	former := r.Acquire("a:1", "pod/app", 10*time.Minute)
@@ -72,7 +72,7 @@ func TestLeaseAcquiredAgainLastsFromThen(t *testing.T) {
 	require.Empty(t, r.deleteUnused())
 }
 
-func TestLeaseOfAnImageThatIsYetToBePulled(t *testing.T) {
+func TestAcquire_ImageThatIsNotPulledYet(t *testing.T) {
 	r := newRig(t, nil, func(c *imagegc.Config) { c.Policy.MinAge = new(time.Duration(0)) })
 	r.Acquire("a:1", "pod/app", time.Hour)
 	_, err := r.node.PullImage(t.Context(), &runtimeapi.ImageSpec{Image: "a:1"}, nil, nil)
@@ -80,7 +80,7 @@ func TestLeaseOfAnImageThatIsYetToBePulled(t *testing.T) {
 	require.Equal(t, "a:1", r.deleteUnused())
 }
 
-func TestLeaseAcquiredDuringThePassCounts(t *testing.T) {
+func TestAcquire_DuringAPassCounts(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB"})
 	r.old()
 	var m *imagegc.Manager
@@ -92,7 +92,7 @@ func TestLeaseAcquiredDuringThePassCounts(t *testing.T) {
 	require.Equal(t, "b:1", r.there(), "selected, but not begun")
 }
 
-// slow removes images when it is told to.
+// slow removes images when the test requests it.
 type slow struct {
 	*script
 	entered chan string
@@ -109,7 +109,7 @@ func (s *slow) RemoveImage(ctx context.Context, spec *runtimeapi.ImageSpec) erro
 	}
 }
 
-func TestAcquireWaitsForADeletionOfItsImageAndNoOther(t *testing.T) {
+func TestAcquire_WaitsOnlyForADeletionOfItsImage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{script: &script{images: []*runtimeapi.Image{web()}}, entered: make(chan string), gate: make(chan struct{})}
 		m := s.manager(t, func(c *imagegc.Config) { c.Images = s })
@@ -126,7 +126,7 @@ func TestAcquireWaitsForADeletionOfItsImageAndNoOther(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-acquired:
-			t.Fatal("the image is neither there nor gone")
+			t.Fatal("the image neither exists nor was deleted")
 		default:
 		}
 		close(s.gate)
@@ -135,7 +135,7 @@ func TestAcquireWaitsForADeletionOfItsImageAndNoOther(t *testing.T) {
 	})
 }
 
-func TestHungDeletionIsGivenUpAndBacksOff(t *testing.T) {
+func TestCollect_HungDeletionTimesOutAndBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{script: &script{images: []*runtimeapi.Image{web()}}, entered: make(chan string, 9), gate: make(chan struct{})}
 		m := s.manager(t, func(c *imagegc.Config) { c.Images, c.Clock = s, nil })
@@ -150,8 +150,8 @@ func TestHungDeletionIsGivenUpAndBacksOff(t *testing.T) {
 	})
 }
 
-// A deletion that ended because its pass did says nothing about the image.
-func TestCancelledDeletionBacksOffNothing(t *testing.T) {
+// A deletion that was cancelled with its pass does not count as a failure of the image.
+func TestCollect_CancelledDeletionDoesNotBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{script: &script{images: []*runtimeapi.Image{web()}}, entered: make(chan string, 9), gate: make(chan struct{}, 1)}
 		m := s.manager(t, func(c *imagegc.Config) { c.Images = s })

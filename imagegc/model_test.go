@@ -18,7 +18,7 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-// walk is a random walk over a fake node with a simple model of what must stay.
+// walk is a random walk over a fake node with a simple model of what must be kept.
 type walk struct {
 	*rig
 	mu     sync.Mutex // of deletions
@@ -30,7 +30,7 @@ type walk struct {
 	option func(*imagegc.Config)
 }
 
-// watched notes, before each deletion, whether it may be.
+// watched checks before each deletion whether it is allowed.
 type watched struct {
 	*fakecri.Node
 	w *walk
@@ -46,7 +46,7 @@ func (n watched) RemoveImage(ctx context.Context, spec *runtimeapi.ImageSpec) er
 	}
 	i := slices.IndexFunc(images, func(i *runtimeapi.Image) bool { return i.Id == spec.Image })
 	if i < 0 {
-		return errors.New("it is not there")
+		return errors.New("it does not exist")
 	}
 	name, now := shortName(images[i].RepoTags), w.clock.Now()
 	for _, used := range w.used {
@@ -86,7 +86,7 @@ func newWalk(t *testing.T, seed uint64) *walk {
 	return w
 }
 
-// note is what a look of the Manager sees.
+// note records what the Manager detects.
 func (w *walk) note() {
 	images, err := w.node.ListImages(w.t.Context(), nil)
 	require.NoError(w.t, err)
@@ -156,7 +156,7 @@ func (w *walk) step() {
 	w.note()
 }
 
-func TestRandomWalksDeleteNothingThatAnybodyNeeds(t *testing.T) {
+func TestCollect_RandomWalksDeleteNothingInUse(t *testing.T) {
 	for seed := range uint64(150) {
 		w := newWalk(t, seed)
 		w.note()
@@ -164,7 +164,7 @@ func TestRandomWalksDeleteNothingThatAnybodyNeeds(t *testing.T) {
 		for range 60 {
 			w.step()
 		}
-		// Idempotent: at the same time nothing more goes.
+		// Idempotent: at the same time nothing more is deleted.
 		_ = w.DeleteUnusedImages(t.Context())
 		there := w.there()
 		_ = w.DeleteUnusedImages(t.Context())

@@ -6,25 +6,25 @@ import (
 	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
-// Names of images come in many forms: the runtime lists IDs, tags and digests, a
-// container has one of them, and people write short ones. All are compared in one form:
-// of an ID or a digest what follows "sha256:", of a tag the full reference. A digest
-// stands for its image whatever the repository, and a tag beside it has no meaning.
+// Image names come in many forms: the runtime lists IDs, tags and digests, a container
+// has one of them, and people write short names. They are compared in a normal form: for
+// an ID or a digest what follows "sha256:", for a tag the full reference. A digest
+// identifies its image in any repository, and a tag next to it is ignored.
 
-// refNames returns the forms in which the name that a container or a lease gives may be
-// among those of an image.
+// refNames returns the normal forms of a name that a container or a lease uses for its
+// image.
 func refNames(name string) []string {
 	switch {
 	case name == "":
 		return nil
 	case strings.Contains(name, "@") || strings.HasPrefix(name, "sha256:"):
 		return []string{digestName(name)}
-	default: // a tag, an ID without its algorithm, or one of a runtime that has IDs of its own
+	default: // a tag, an ID without its algorithm, or a runtime-specific ID
 		return []string{name, tagName(name)}
 	}
 }
 
-// imageNames returns the names of an image.
+// imageNames returns the normal forms of all names of an image.
 func imageNames(id string, tags, digests []string) (names []string) {
 	if id != "" {
 		names = append(names, digestName(id))
@@ -46,7 +46,8 @@ func digestName(ref string) string {
 	return strings.TrimPrefix(ref, "sha256:")
 }
 
-// tagName returns the full form of a reference, and what is not a reference as it is.
+// tagName returns the full form of a reference, or ref itself if it is not a valid
+// reference.
 func tagName(ref string) string {
 	parsed, err := imageref.Parse(ref)
 	if err != nil {

@@ -11,20 +11,21 @@ import (
 
 // Plan is what a collection would do, and why. It marshals to JSON.
 type Plan struct {
-	// At is when it was made.
+	// At is when the plan was made.
 	At time.Time `json:"at"`
-	// Usage is how full the filesystem is. Zero: there is no Config.FS, and space is
-	// never freed.
+	// Usage is the usage of the filesystem. Zero means that there is no Config.FS, so
+	// that images are never deleted for space.
 	Usage Usage `json:"usage"`
-	// UsedPercent is the same in percent, rounded up; at HighThresholdPercent space
-	// is freed, down to LowThresholdPercent.
+	// UsedPercent is the same in percent, rounded up. At HighThresholdPercent or above,
+	// space is freed down to LowThresholdPercent.
 	UsedPercent          int `json:"usedPercent"`
 	HighThresholdPercent int `json:"highThresholdPercent"`
 	LowThresholdPercent  int `json:"lowThresholdPercent"`
-	// WantBytes is how much that is: 0 below the high mark.
+	// WantBytes is how much must be freed, 0 below the high threshold.
 	WantBytes uint64 `json:"wantBytes"`
-	// DeleteBytes is the size of all images that would go. A collection measures as
-	// it goes, and may need fewer or more of those that may go.
+	// DeleteBytes is the total size of the images that would be deleted. A collection
+	// measures the filesystem after each deletion, and may need fewer or more of those
+	// that may be deleted.
 	DeleteBytes uint64 `json:"deleteBytes"`
 	// Verdicts are those of [Select].
 	Verdicts []Verdict `json:"verdicts"`
@@ -33,42 +34,42 @@ type Plan struct {
 func newPlan(now time.Time, images []Image, policy Policy, u Usage) Plan {
 	l := policy.limits()
 	p := Plan{
-		At: now, Usage: u, HighThresholdPercent: l.high, LowThresholdPercent: l.low, WantBytes: l.wanted(u),
+		At: now, Usage: u, HighThresholdPercent: l.high, LowThresholdPercent: l.low, WantBytes: l.bytesToFree(u),
 	}
 	if u != (Usage{}) {
 		p.UsedPercent = u.Percent()
 	}
 	p.Verdicts = Select(now, images, policy, Goal{Aged: true, Bytes: p.WantBytes})
 	for _, v := range deletions(p.Verdicts) {
-		p.DeleteBytes = saturating(p.DeleteBytes, v.Image.SizeBytes)
+		p.DeleteBytes = saturatingAdd(p.DeleteBytes, v.Image.SizeBytes)
 	}
 	return p
 }
 
-// String explains the plan to people: what is wanted, and a table of the images in
-// the order of Verdicts.
+// String explains the plan: what is needed, and a table of the images in the order of
+// Verdicts.
 func (p Plan) String() string {
 	var b strings.Builder
 	switch size := formatSize(p.Usage.CapacityBytes); {
 	case p.Usage == (Usage{}):
-		fmt.Fprintln(&b, "image filesystem: not measured, so that no space is freed")
+		fmt.Fprintln(&b, "image filesystem: not measured, no space is freed")
 	case p.UsedPercent < p.HighThresholdPercent:
 		fmt.Fprintf(&b, "image filesystem: %d%% of %s used, %s available\n", p.UsedPercent, size, formatSize(p.Usage.AvailableBytes))
-		fmt.Fprintf(&b, "below the high mark of %d%%: no space is needed\n", p.HighThresholdPercent)
+		fmt.Fprintf(&b, "below the high threshold of %d%%: no space is needed\n", p.HighThresholdPercent)
 	default:
 		fmt.Fprintf(&b, "image filesystem: %d%% of %s used, %s available\n", p.UsedPercent, size, formatSize(p.Usage.AvailableBytes))
-		fmt.Fprintf(&b, "at the high mark of %d%% or above: %s are needed to get down to %d%%\n",
+		fmt.Fprintf(&b, "at or above the high threshold of %d%%: %s must be freed to reach %d%%\n",
 			p.HighThresholdPercent, formatSize(p.WantBytes), p.LowThresholdPercent)
 	}
-	gone := deletions(p.Verdicts)
-	fmt.Fprintf(&b, "%d of %d images would go, %s by their sizes\n", len(gone), len(p.Verdicts), formatSize(p.DeleteBytes))
+	deleted := deletions(p.Verdicts)
+	fmt.Fprintf(&b, "%d of %d images would be deleted, %s by their sizes\n", len(deleted), len(p.Verdicts), formatSize(p.DeleteBytes))
 	if len(p.Verdicts) == 0 {
 		return b.String()
 	}
 	table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(table, "VERDICT\tIMAGE\tSIZE\tUNUSED\tWHY")
 	for _, v := range p.Verdicts {
-		verdict := "stay"
+		verdict := "keep"
 		if v.Delete {
 			verdict = "delete"
 		}
@@ -78,11 +79,11 @@ func (p Plan) String() string {
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", verdict, printable.Line(v.Image.Name()), formatSize(v.Image.SizeBytes), unused, printable.Line(v.explain(p.At)))
 	}
-	_ = table.Flush() // a builder takes everything
+	_ = table.Flush() // a strings.Builder never fails
 	return b.String()
 }
 
-// explain says why in more words than Reason.
+// explain returns the reason with details.
 func (v Verdict) explain(now time.Time) string {
 	var why string
 	switch v.Reason {

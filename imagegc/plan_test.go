@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-func TestPlanIsADryRun(t *testing.T) {
+func TestPlan_DeletesNothing(t *testing.T) {
 	r := newRig(t, []string{"a:1 9GiB", "b:1 9GiB"}, func(c *imagegc.Config) { c.Policy.MaxAge = time.Minute })
 	r.old()
 	r.fill(95)
@@ -27,7 +27,7 @@ func TestPlanIsADryRun(t *testing.T) {
 	require.Empty(t, r.hooks)
 }
 
-func TestPlanDoesWhatCollectDoesWhereSizesAreTrue(t *testing.T) {
+func TestPlan_MatchesCollectIfSizesAreExact(t *testing.T) {
 	for percent := range uint64(20) {
 		r := newRig(t, []string{"a:1 3GiB", "b:1 5GiB", "c:1 7GiB", "d:1 11GiB"})
 		r.create("b:1")
@@ -47,7 +47,7 @@ func TestPlanDoesWhatCollectDoesWhereSizesAreTrue(t *testing.T) {
 	}
 }
 
-func TestPlanIsReadBackFromJSON(t *testing.T) {
+func TestPlan_RoundTripsThroughJSON(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB", "c:1 1GiB"}, func(c *imagegc.Config) {
 		c.Preference = byName([]string{"b:*"}, []string{"c:*"})
 	})
@@ -70,7 +70,7 @@ func TestPlanIsReadBackFromJSON(t *testing.T) {
 	require.Equal(t, plan.String(), again.String())
 }
 
-func TestPlanOfAnEmptyNodeAndOfImagesWithoutNames(t *testing.T) {
+func TestPlan_EmptyNodeAndImagesWithoutNames(t *testing.T) {
 	r := newRig(t, nil)
 	plan, err := r.Plan(t.Context())
 	require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestPlanOfAnEmptyNodeAndOfImagesWithoutNames(t *testing.T) {
 	require.Equal(t, "web@sha256:1", imagegc.Image{ID: "x", Digests: []string{"web@sha256:1"}}.Name())
 }
 
-func TestPlan_StringPrintsALinePerImageWhateverItsName(t *testing.T) {
+func TestPlan_StringPrintsOneLinePerImage(t *testing.T) {
 	t.Parallel()
 	const hostile = "x\nremove forged\r\x1b[2J\u009b31m\u202e\u2028y\u2029\x00\xffz"
 	plan := imagegc.Plan{Usage: imagegc.Usage{CapacityBytes: 1}, Verdicts: []imagegc.Verdict{
@@ -89,7 +89,7 @@ func TestPlan_StringPrintsALinePerImageWhateverItsName(t *testing.T) {
 	lines := strings.Split(plan.String(), "\n")
 	require.Len(t, lines, 3+1+2+1, plan)
 	for _, line := range lines[4:6] {
-		require.True(t, strings.HasPrefix(line, "stay "), line)
+		require.True(t, strings.HasPrefix(line, "keep "), line)
 	}
 	for _, line := range lines {
 		require.Equal(t, printable.Line(line), line)

@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// Policy says when images go and which stay for a while. The zero value is the
-// kubelet's default.
+// Policy configures when images are deleted and which are protected for a while. The zero
+// value is the kubelet's default.
 type Policy struct {
-	// HighThresholdPercent is the usage of the filesystem, 0 to 100, from which on a
-	// collection frees space. Default 85. With 100 and no MaxAge [Manager.Run] only
-	// keeps the ages.
+	// HighThresholdPercent is the usage of the filesystem, 0 to 100, at or above which a
+	// collection frees space. Default 85. With 100 and no MaxAge, [Manager.Run] only
+	// records the ages of images.
 	HighThresholdPercent *int
-	// LowThresholdPercent is the usage down to which it does, at most
+	// LowThresholdPercent is the usage down to which a collection frees space, at most
 	// HighThresholdPercent. Default 80.
 	LowThresholdPercent *int
-	// MinAge is how long an image stays after it was first seen. Default 2m.
+	// MinAge is how long an image is protected after it was first seen. Default 2m.
 	MinAge *time.Duration
-	// MinUnused is how long an image stays after it was last seen in use, however old
-	// it is: the image of a workload that is being replaced is wanted again soon
+	// MinUnused is how long an image is protected after it was last seen in use, however
+	// old it is: the image of a workload that is being replaced may be needed again soon
 	// (kubernetes#132372). Default 0.
 	MinUnused time.Duration
-	// MaxAge is how long an image may be without use, counted from when it was last
-	// seen in use or else first seen, before it goes although there is space. Default
-	// 0: for ever. Unlike the kubelet's it may be shorter than MinAge, which holds
-	// besides.
+	// MaxAge is how long an image may be unused before it is deleted even if there is
+	// enough space. It counts from when the image was last seen in use, or else first
+	// seen. Default 0: no limit. Unlike the kubelet's it may be shorter than MinAge,
+	// which applies in addition.
 	MaxAge time.Duration
 }
 
@@ -36,7 +36,7 @@ const (
 	defaultMinAge = 2 * time.Minute
 )
 
-// limits is a Policy with its defaults.
+// limits is a Policy with its defaults applied.
 type limits struct {
 	high, low                 int
 	minAge, minUnused, maxAge time.Duration
@@ -59,8 +59,8 @@ func valueOr[T any](p *T, otherwise T) T {
 	return *p
 }
 
-// Validate reports every problem with p, joined; the thresholds' in the words of
-// the kubelet.
+// Validate returns every problem with p, joined. Errors about the thresholds have the
+// kubelet's text.
 func (p Policy) Validate() error {
 	var errs []error
 	l := p.limits()
@@ -87,17 +87,17 @@ func (p Policy) Validate() error {
 	return errors.Join(errs...)
 }
 
-// wanted returns how many bytes must be freed to come from above the high mark to
-// the low one: 0 below the high mark, where rounding says that the low one is
-// reached, and without a measurement, which is the zero Usage.
-func (l limits) wanted(u Usage) uint64 {
+// bytesToFree returns how many bytes must be freed to get from the high threshold to the
+// low one. It is 0 below the high threshold, if rounding makes the low one reached
+// already, and for the zero Usage, which means not measured.
+func (l limits) bytesToFree(u Usage) uint64 {
 	if u == (Usage{}) || u.Percent() < l.high {
 		return 0
 	}
 	return missing(u, percentOf(u.CapacityBytes, 100-l.low))
 }
 
-// missing returns how many available bytes u lacks.
+// missing returns how many bytes are missing until so many are available.
 func missing(u Usage, available uint64) uint64 {
 	if u.AvailableBytes >= available {
 		return 0
@@ -115,8 +115,8 @@ func percentOf(n uint64, percent int) uint64 {
 	return q
 }
 
-// saturating returns a+b, or the largest number.
-func saturating(a, b uint64) uint64 {
+// saturatingAdd returns a+b, or the largest uint64 if that overflows.
+func saturatingAdd(a, b uint64) uint64 {
 	sum, carry := bits.Add64(a, b, 0)
 	if carry != 0 {
 		return 1<<64 - 1

@@ -12,34 +12,34 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-func TestPolicyIsValidatedInTheKubeletsWords(t *testing.T) {
+func TestPolicy_ValidationHasTheKubeletsMessages(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		policy imagegc.Policy
 		want   string
 	}{
 		{"the zero policy is the kubelet's default", imagegc.Policy{}, ""},
-		{"both at their ends", imagegc.Policy{HighThresholdPercent: new(100), LowThresholdPercent: new(0)}, ""},
-		{"both at the upper one", imagegc.Policy{HighThresholdPercent: new(100), LowThresholdPercent: new(100)}, ""},
-		{"both the same", imagegc.Policy{HighThresholdPercent: new(0), LowThresholdPercent: new(0)}, ""},
+		{"the minimum and the maximum", imagegc.Policy{HighThresholdPercent: new(100), LowThresholdPercent: new(0)}, ""},
+		{"both at the maximum", imagegc.Policy{HighThresholdPercent: new(100), LowThresholdPercent: new(100)}, ""},
+		{"both equal", imagegc.Policy{HighThresholdPercent: new(0), LowThresholdPercent: new(0)}, ""},
 		{
-			"too high a high",
+			"high threshold too high",
 			imagegc.Policy{HighThresholdPercent: new(101)},
 			"invalid HighThresholdPercent 101, must be in range [0-100]",
 		},
 		{
-			"too low a high",
+			"high threshold too low",
 			imagegc.Policy{HighThresholdPercent: new(-1), LowThresholdPercent: new(0)},
 			"invalid HighThresholdPercent -1, must be in range [0-100]\n" +
 				"LowThresholdPercent 0 can not be higher than HighThresholdPercent -1",
 		},
 		{
-			"too low a low",
+			"low threshold too low",
 			imagegc.Policy{LowThresholdPercent: new(-1)},
 			"invalid LowThresholdPercent -1, must be in range [0-100]",
 		},
 		{
-			"too high a low",
+			"low threshold too high",
 			imagegc.Policy{LowThresholdPercent: new(101)},
 			"invalid LowThresholdPercent 101, must be in range [0-100]\n" +
 				"LowThresholdPercent 101 can not be higher than HighThresholdPercent 85",
@@ -72,7 +72,7 @@ func TestPolicyIsValidatedInTheKubeletsWords(t *testing.T) {
 	}
 }
 
-func TestConfigNamesEveryProblemAtOnce(t *testing.T) {
+func TestConfig_ReportsEveryProblem(t *testing.T) {
 	_, err := imagegc.New(imagegc.Config{
 		Node: &corev1.Node{}, Period: -1, DetectPeriod: -1, EventPeriod: -1,
 		Policy: imagegc.Policy{LowThresholdPercent: new(90)},
@@ -80,7 +80,7 @@ func TestConfigNamesEveryProblemAtOnce(t *testing.T) {
 	for _, part := range []string{
 		"imagegc: invalid config: ",
 		"field Images is required", "field Runtime is required",
-		"fields Events and Node: both or none",
+		"fields Events and Node must be set together",
 		"field Period: -1ns is negative", "field DetectPeriod: -1ns is negative",
 		"field EventPeriod: -1ns is negative",
 		"LowThresholdPercent 90 can not be higher than HighThresholdPercent 85",
@@ -89,7 +89,7 @@ func TestConfigNamesEveryProblemAtOnce(t *testing.T) {
 	}
 }
 
-func TestZeroConfigOfTheOptionalFieldsWorks(t *testing.T) {
+func TestConfig_OptionalFieldsMayBeZero(t *testing.T) {
 	node, err := fakecri.New(fakecri.Config{Images: fakecri.DemoImages()})
 	require.NoError(t, err)
 	m, err := imagegc.New(imagegc.Config{Images: node, Runtime: node, FS: &nodeFS{node: node}})
@@ -101,7 +101,7 @@ func TestZeroConfigOfTheOptionalFieldsWorks(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestPercentIsRoundedUp(t *testing.T) {
+func TestPercent_IsRoundedUp(t *testing.T) {
 	for _, tc := range []struct {
 		capacity, available uint64
 		want                int

@@ -10,30 +10,31 @@ import (
 	crierrors "k8s.io/cri-api/pkg/errors"
 )
 
-// pass is a pass that may delete images.
+// pass is the state of a pass that may delete images.
 type pass struct {
 	res   Result
-	tried bool // to delete one
+	tried bool // tried to delete an image
 }
 
-// deletion is the deletion of an image that is under way.
+// deletion is the deletion of an image in progress.
 type deletion struct {
-	names []string      // of the image
-	done  chan struct{} // closed at its end
+	names []string      // names of the image
+	done  chan struct{} // closed when it has ended
 }
 
 const (
-	// everything is the availability that no deletion reaches.
-	everything = 1<<64 - 1
-	// listFor is how long a list of containers is believed. Deletions may take
-	// minutes, and containers are created meanwhile whose images have no lease.
-	listFor = 5 * time.Second
-	// removeTimeout bounds the deletion of one image, in real time even on a fake clock,
+	// unlimited is an amount of available bytes that is never reached: all images in the
+	// queue are deleted.
+	unlimited = 1<<64 - 1
+	// listMaxAge is how long a list of containers is used. Deletions may take minutes, and
+	// meanwhile containers may be created from images without a lease.
+	listMaxAge = 5 * time.Second
+	// removeTimeout limits the deletion of one image, in real time even with a fake clock,
 	// and so the time for which [Manager.Acquire] may have to wait.
 	removeTimeout = 2 * time.Minute
 )
 
-// pass does one: look, act, tell.
+// pass runs one pass: it detects images and their use, calls act and reports the result.
 func (m *Manager) pass(ctx context.Context, act func(*pass) error) (Result, error) {
 	if err := m.lock(ctx); err != nil {
 		return Result{}, err
@@ -45,7 +46,7 @@ func (m *Manager) pass(ctx context.Context, act func(*pass) error) (Result, erro
 		m.warnOfNoIDs()
 		err = act(p)
 	}
-	if p.tried || m.owed {
+	if p.tried || m.afterGCPending {
 		m.afterGC(ctx, p)
 	}
 	m.save(ctx, m.cfg.Clock.Now())
@@ -54,12 +55,12 @@ func (m *Manager) pass(ctx context.Context, act func(*pass) error) (Result, erro
 	return p.res, err
 }
 
-// afterGC lists what there is now, for the hook and for Images. If it cannot, the
-// hook is called by the next pass.
+// afterGC lists the remaining images, for the hook and for Images. If the list fails, the
+// next pass calls the hook.
 func (m *Manager) afterGC(ctx context.Context, p *pass) {
 	images, err := m.listImages(ctx)
-	if m.owed = err != nil; m.owed {
-		m.cfg.Logger.WarnContext(ctx, "listing the remaining images failed", "err", err)
+	if m.afterGCPending = err != nil; m.afterGCPending {
+		m.cfg.Logger.WarnContext(ctx, "could not list the remaining images, the next pass will call AfterGC", "err", err)
 		return
 	}
 	m.mu.Lock()
@@ -77,18 +78,18 @@ func (m *Manager) afterGC(ctx context.Context, p *pass) {
 	m.cfg.AfterGC(ctx, ids, p.res.At)
 }
 
-// age deletes the images that have reached MaxAge.
-func (m *Manager) age(ctx context.Context, p *pass) error {
+// deleteAged deletes the images that have reached MaxAge.
+func (m *Manager) deleteAged(ctx context.Context, p *pass) error {
 	if m.policy.maxAge == 0 {
 		return nil
 	}
 	_ = m.measure(ctx, p) // Collect measures again, and returns the error
 	verdicts := Select(p.res.At, m.snapshot(), m.cfg.Policy, Goal{Aged: true})
-	return m.reclaim(ctx, p, deletions(verdicts), everything)
+	return m.reclaim(ctx, p, deletions(verdicts), unlimited)
 }
 
-// free deletes images until so many more bytes are available than were at the last
-// measurement. The error is a [*SpaceError] if all are deleted that may go and it is not
+// free deletes images until want more bytes are available than at the last measurement.
+// The error is a [*SpaceError] if all unprotected images were deleted and that was not
 // enough.
 func (m *Manager) free(ctx context.Context, p *pass, want uint64) error {
 	p.res.WantBytes = want
@@ -96,11 +97,11 @@ func (m *Manager) free(ctx context.Context, p *pass, want uint64) error {
 		return nil
 	}
 	before := p.res.After
-	until := saturating(before.AvailableBytes, want)
-	// Sizes are estimates, so that all that may go are queued.
+	until := saturatingAdd(before.AvailableBytes, want)
+	// Sizes are estimates: the queue has all images that may be deleted.
 	err := m.reclaim(ctx, p, deletions(Select(p.res.At, m.snapshot(), m.cfg.Policy, Goal{All: true})), until)
 	if p.res.After.AvailableBytes >= until {
-		return nil // failures on the way there are in the result
+		return nil // failed deletions are in the result
 	}
 	if err != nil {
 		return fmt.Errorf("wanted to free %d bytes, but freed %d bytes space with errors in image deletion: %w",
@@ -112,7 +113,7 @@ func (m *Manager) free(ctx context.Context, p *pass, want uint64) error {
 	return &SpaceError{Percent: before.Percent(), CapacityBytes: before.CapacityBytes, WantBytes: want, FreedBytes: gained(before, p.res.After)}
 }
 
-// deletions returns the verdicts that are to delete.
+// deletions returns the verdicts with Delete set, which come first.
 func deletions(verdicts []Verdict) []Verdict {
 	for i, v := range verdicts {
 		if !v.Delete {
@@ -122,16 +123,16 @@ func deletions(verdicts []Verdict) []Verdict {
 	return verdicts
 }
 
-// reclaim deletes the images of the queue, in order, until so much is available. It
-// measures after each deletion.
+// reclaim deletes the images of the queue, in order, until so many bytes are available.
+// It measures the filesystem after each deletion.
 func (m *Manager) reclaim(ctx context.Context, p *pass, queue []Verdict, until uint64) error {
 	var errs []error
 	for _, v := range queue {
 		if p.res.After.AvailableBytes >= until {
 			break
 		}
-		d, err := m.claim(ctx, v.Image)
-		if err != nil { // which images are in use is unknown now
+		d, err := m.beginDeletion(ctx, v.Image)
+		if err != nil { // it is unknown which images are in use
 			errs = append(errs, err)
 			break
 		}
@@ -140,7 +141,7 @@ func (m *Manager) reclaim(ctx context.Context, p *pass, queue []Verdict, until u
 		}
 		if err := m.remove(ctx, p, v, d); err != nil {
 			errs = append(errs, err)
-		} else if err := m.measure(ctx, p); err != nil && until != everything { // how much is enough is unknown now
+		} else if err := m.measure(ctx, p); err != nil && until != unlimited { // it is unknown whether that is enough
 			errs = append(errs, err)
 			break
 		}
@@ -148,13 +149,13 @@ func (m *Manager) reclaim(ctx context.Context, p *pass, queue []Verdict, until u
 	return errors.Join(errs...)
 }
 
-// claim begins a deletion. From here on Acquire waits for its end. It returns nil if the
-// image has come into use or was leased since it was selected.
-func (m *Manager) claim(ctx context.Context, img Image) (*deletion, error) {
+// beginDeletion starts a deletion: from now on Acquire waits for its end. It returns nil
+// if the image has come into use or was leased since it was selected.
+func (m *Manager) beginDeletion(ctx context.Context, img Image) (*deletion, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if m.cfg.Clock.Since(m.usersAt) > listFor {
+	if m.cfg.Clock.Since(m.usersAt) > listMaxAge {
 		uninspected, err := m.listContainers(ctx)
 		if err == nil {
 			err = m.inspect(ctx, uninspected)
@@ -166,15 +167,15 @@ func (m *Manager) claim(ctx context.Context, img Image) (*deletion, error) {
 	names := imageNames(img.ID, img.Tags, img.Digests)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if owners, _ := m.leasedBy(names, m.cfg.Clock.Now()); len(owners) > 0 || m.users.of(names, img.RuntimeHandler) > 0 {
+	if owners, _ := m.leasedBy(names, m.cfg.Clock.Now()); len(owners) > 0 || m.users.countOf(names, img.RuntimeHandler) > 0 {
 		return nil, nil
 	}
 	m.deleting = &deletion{names: names, done: make(chan struct{})}
 	return m.deleting, nil
 }
 
-// remove deletes an image with all its names, and records how that ended. An image that
-// the runtime does not find is deleted.
+// remove deletes an image with all its names, and records the result. An image that the
+// runtime does not find counts as deleted.
 func (m *Manager) remove(ctx context.Context, p *pass, v Verdict, d *deletion) error {
 	p.tried = true
 	img, began := v.Image, m.cfg.Clock.Now()
@@ -203,22 +204,22 @@ func (m *Manager) remove(ctx context.Context, p *pass, v Verdict, d *deletion) e
 	return removal.Err
 }
 
-// errNoFS is why nothing can be freed by the byte.
+// errNoFS is the error of [Manager.Free] without an FS.
 var errNoFS = errors.New("cannot free space: the image filesystem is not measured")
 
-// measure takes a measurement for the result, if there is an FS.
+// measure measures the filesystem for the result, if there is an FS.
 func (m *Manager) measure(ctx context.Context, p *pass) error {
 	if m.cfg.FS == nil {
 		return nil
 	}
 	u, err := m.usage(ctx)
 	if err == nil {
-		m.measured(p, u)
+		m.recordUsage(p, u)
 	}
 	return err
 }
 
-// usage returns a measurement that makes sense.
+// usage returns a valid measurement of the filesystem.
 func (m *Manager) usage(ctx context.Context) (Usage, error) {
 	u, err := m.cfg.FS.Usage(ctx)
 	if err != nil {
@@ -233,7 +234,7 @@ func (m *Manager) usage(ctx context.Context) (Usage, error) {
 	return u, nil
 }
 
-func (m *Manager) measured(p *pass, u Usage) {
+func (m *Manager) recordUsage(p *pass, u Usage) {
 	if p.res.Before == (Usage{}) {
 		p.res.Before = u
 	}
@@ -241,7 +242,7 @@ func (m *Manager) measured(p *pass, u Usage) {
 	p.res.FreedBytes = gained(p.res.Before, u)
 }
 
-// gained returns how much more is available.
+// gained returns how many more bytes are available.
 func gained(before, after Usage) uint64 {
 	return after.AvailableBytes - min(after.AvailableBytes, before.AvailableBytes)
 }

@@ -27,14 +27,14 @@ type failing struct {
 	full                    bool
 }
 
-// fail has the lists of images fail with an error, or succeed again.
+// fail makes the lists of images fail with an error, or succeed again.
 func (f *failing) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err = err
 }
 
-// looks is how many times images were listed.
+// looks returns how many times images were listed.
 func (f *failing) looks() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,13 +90,13 @@ func (f *failing) with(change func(*imagegc.Config)) func(*imagegc.Config) {
 	}
 }
 
-// pause lets time pass, and what is due then happen.
+// pause lets time pass and waits until everything that is due has happened.
 func pause(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-func TestRunCollectsEachPeriodAndLooksInBetween(t *testing.T) {
+func TestRun_CollectsEachPeriodAndDetectsInBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &failing{script: &script{images: []*runtimeapi.Image{web()}}}
 		var collections int
@@ -113,7 +113,7 @@ func TestRunCollectsEachPeriodAndLooksInBetween(t *testing.T) {
 	})
 }
 
-func TestRunSavesTheAgesAtItsEnd(t *testing.T) {
+func TestRun_SavesTheAgesAtItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
 		f := &failing{script: &script{images: []*runtimeapi.Image{web()}}}
@@ -123,13 +123,13 @@ func TestRunSavesTheAgesAtItsEnd(t *testing.T) {
 		require.NoError(t, m.Run(ctx))
 		require.Equal(t, 2, store.saves)
 		for _, age := range store.ages.Images {
-			require.Equal(t, 10*time.Second, store.ages.SavedAt.Sub(age.FirstDetected), "not as old as at the first look")
+			require.Equal(t, 10*time.Second, store.ages.SavedAt.Sub(age.FirstDetected), "not as old as when it was first detected")
 		}
 		require.Len(t, store.ages.Images, 1)
 	})
 }
 
-func TestRunWithNothingToCollectKeepsTheAges(t *testing.T) {
+func TestRun_WithNothingToCollectRecordsTheAges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &failing{script: &script{}, full: true}
 		var collections atomic.Int32
@@ -155,7 +155,7 @@ func TestRunWithNothingToCollectKeepsTheAges(t *testing.T) {
 	})
 }
 
-func TestFailuresOfRunAreAnEventFromTheSecondOnAndNotEachTime(t *testing.T) {
+func TestRun_SecondFailureIsAnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &failing{script: &script{}, err: errors.New("restarting")}
 		var events safe
@@ -185,7 +185,7 @@ func TestFailuresOfRunAreAnEventFromTheSecondOnAndNotEachTime(t *testing.T) {
 	})
 }
 
-func TestCancellingRunIsNoFailure(t *testing.T) {
+func TestRun_CancellationIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{script: &script{images: []*runtimeapi.Image{web()}}, entered: make(chan string, 1), gate: make(chan struct{})}
 		f := &failing{script: s.script, full: true}
@@ -200,7 +200,7 @@ func TestCancellingRunIsNoFailure(t *testing.T) {
 
 		waiting, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
-		require.ErrorIs(t, m.Detect(waiting), context.DeadlineExceeded, "who waits for a pass, waits as long as the context")
+		require.ErrorIs(t, m.Detect(waiting), context.DeadlineExceeded, "waiting for a pass ends with the context")
 		cancel()
 		require.NoError(t, <-done)
 		require.Empty(t, events)

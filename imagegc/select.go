@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Reason says why an image goes or stays.
+// Reason is why an image is deleted or kept.
 type Reason string
 
-// Why images go. The words are the kubelet's metric labels.
+// Reasons for which images are deleted. They are the kubelet's metric labels.
 const (
 	// ReasonAge: unused for longer than MaxAge.
 	ReasonAge Reason = "age"
@@ -17,60 +17,62 @@ const (
 	ReasonSpace Reason = "space"
 )
 
-// Why images stay. The first of them that is true is told, in this order.
+// Reasons for which images are kept. A [Verdict] has the first reason that applies, in this
+// order.
 const (
 	// ReasonInUse: a container uses it.
 	ReasonInUse Reason = "in use"
-	// ReasonPinned: the runtime wants it kept.
+	// ReasonPinned: the runtime has pinned it.
 	ReasonPinned Reason = "pinned"
-	// ReasonSandbox: pods stand on it, and containers do not tell. By its name it is
-	// a pause image.
+	// ReasonSandbox: its name is that of a pause image, which sandboxes use without a
+	// container that is listed.
 	ReasonSandbox Reason = "sandbox image"
 	// ReasonLeased: a caller is about to use it.
 	ReasonLeased Reason = "leased"
-	// ReasonKept: the user wants it kept.
+	// ReasonKept: the user's preference is [Keep].
 	ReasonKept Reason = "kept"
-	// ReasonNoID: the runtime lists it without an id to delete it by.
+	// ReasonNoID: the runtime lists it without an id, so that it cannot be deleted.
 	ReasonNoID Reason = "no id"
 	// ReasonYoung: first seen less than MinAge ago.
 	ReasonYoung Reason = "young"
 	// ReasonRecent: in use less than MinUnused ago.
 	ReasonRecent Reason = "recently used"
-	// ReasonBackoff: its deletion has failed, and is tried again later.
+	// ReasonBackoff: its deletion failed and will be retried later.
 	ReasonBackoff Reason = "backing off"
-	// ReasonNotNeeded: it could go, but there is space.
+	// ReasonNotNeeded: it may be deleted, but there is enough space.
 	ReasonNotNeeded Reason = "not needed"
 )
 
-// Goal says how many images shall go.
+// Goal is how many images must be deleted.
 type Goal struct {
-	// Aged deletes those that were not used for the policy's MaxAge.
+	// Aged deletes the images that were not used for the policy's MaxAge.
 	Aged bool
-	// Bytes is how much shall be freed, going by the sizes that the runtime tells.
+	// Bytes is how much must be freed, according to the sizes that the runtime reports.
 	Bytes uint64
-	// All has every image go that may.
+	// All deletes every image that is not protected.
 	All bool
 }
 
 // Verdict is the decision about one image.
 type Verdict struct {
 	Image Image `json:"image"`
-	// Delete says whether the image goes.
+	// Delete reports whether the image is deleted.
 	Delete bool `json:"delete"`
-	// Reason says why, or why not.
+	// Reason is why it is deleted or kept.
 	Reason Reason `json:"reason"`
-	// Until is when the reason to stay ends by itself; zero if it does not.
+	// Until is when the reason to keep it ends without a change of use or settings; zero
+	// if it does not.
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Select decides about images. It is pure: the same images, in whatever order, at
-// the same time have the same outcome, and nothing is modified.
+// Select decides about images. It is a pure function: it modifies nothing, and the same
+// images in any order give the same result.
 //
-// First in the answer are the images that may go, in the order in which they do:
-// aged ones, preferred ones, then the longest unused, which those never used are,
-// then the first detected, then the largest; so many of them as reach the goal
-// have Delete set. After these come those that stay anyway, by name. More bytes never
-// spare an image that fewer delete.
+// The result starts with the images that may be deleted, in the order of deletion: images
+// that reached MaxAge, preferred ones, then by last use, never used images first, then by
+// first detection, then by size, the largest first. As many of them as the goal needs
+// have Delete set. Protected images follow, sorted by name. A larger Bytes never keeps an
+// image that a smaller one deletes.
 func Select(now time.Time, images []Image, policy Policy, goal Goal) []Verdict {
 	l := policy.limits()
 	verdicts := make([]Verdict, len(images))
@@ -85,7 +87,7 @@ func Select(now time.Time, images []Image, policy Policy, goal Goal) []Verdict {
 		}
 		verdicts[i] = v
 	}
-	slices.SortFunc(verdicts, func(a, b Verdict) int { return compareTurn(now, a, b) })
+	slices.SortFunc(verdicts, func(a, b Verdict) int { return compareOrder(now, a, b) })
 	var freed uint64
 	for i := range verdicts {
 		v := &verdicts[i]
@@ -93,20 +95,20 @@ func Select(now time.Time, images []Image, policy Policy, goal Goal) []Verdict {
 			v.Delete, v.Reason = true, ReasonSpace
 		}
 		if v.Delete {
-			freed = saturating(freed, v.Image.SizeBytes)
+			freed = saturatingAdd(freed, v.Image.SizeBytes)
 		}
 	}
 	return verdicts
 }
 
-// class is what the turn of an image depends on first.
+// class is the first key of the deletion order.
 type class int
 
 const (
 	aged class = iota // also if preferred
 	preferred
 	ordinary
-	stays
+	protected
 )
 
 func (v Verdict) class() class {
@@ -114,7 +116,7 @@ func (v Verdict) class() class {
 	case v.Reason == ReasonAge:
 		return aged
 	case v.Reason != ReasonNotNeeded:
-		return stays
+		return protected
 	case v.Image.Preference == Prefer:
 		return preferred
 	default:
@@ -122,22 +124,23 @@ func (v Verdict) class() class {
 	}
 }
 
-// compareTurn orders images by when they go. Times from before a restart have no
-// monotonic reading, so that all are compared by the wall clock as it is set now.
-func compareTurn(now time.Time, a, b Verdict) int {
-	if a.class() == stays && b.class() == stays {
+// compareOrder orders images by when they are deleted. Times from before a restart have no
+// monotonic reading, so that all are compared by the current wall clock.
+func compareOrder(now time.Time, a, b Verdict) int {
+	if a.class() == protected && b.class() == protected {
 		return compareNames(a.Image, b.Image)
 	}
 	return cmp.Or(
 		cmp.Compare(a.class(), b.class()),
-		onWall(now, a.Image.LastUsed).Compare(onWall(now, b.Image.LastUsed)),
-		onWall(now, a.Image.FirstDetected).Compare(onWall(now, b.Image.FirstDetected)),
+		wallTime(now, a.Image.LastUsed).Compare(wallTime(now, b.Image.LastUsed)),
+		wallTime(now, a.Image.FirstDetected).Compare(wallTime(now, b.Image.FirstDetected)),
 		cmp.Compare(b.Image.SizeBytes, a.Image.SizeBytes), // for the fewest deletions
 		compareNames(a.Image, b.Image),
 	)
 }
 
-// protects returns why an image may not go now, and until when; "" if it may.
+// protects returns why an image must not be deleted now, and until when; "" if it may be
+// deleted.
 func (l limits) protects(now time.Time, i Image) (Reason, time.Time) {
 	young, recent := i.FirstDetected.Add(l.minAge), i.LastUsed.Add(l.minUnused)
 	switch {

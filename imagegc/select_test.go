@@ -18,7 +18,7 @@ func noon() time.Time { return time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC) }
 // ago is some minutes before noon.
 func ago(minutes int) time.Time { return noon().Add(-time.Duration(minutes) * time.Minute) }
 
-func TestWhatKeepsAnImage(t *testing.T) {
+func TestSelect_ReasonsThatProtectAnImage(t *testing.T) {
 	policy := imagegc.Policy{MinUnused: 30 * time.Minute, MaxAge: time.Hour}
 	old := imagegc.Image{ID: "x", SizeBytes: 1, FirstDetected: ago(600), LastUsed: ago(500)}
 	for _, tc := range []struct {
@@ -53,7 +53,7 @@ func TestWhatKeepsAnImage(t *testing.T) {
 	require.Equal(t, []imagegc.Verdict{{Image: old, Reason: imagegc.ReasonNotNeeded}}, v)
 }
 
-func TestReasonsEndOnTheirSecond(t *testing.T) {
+func TestSelect_ReasonsEndExactlyAtUntil(t *testing.T) {
 	img := imagegc.Image{ID: "x", FirstDetected: noon()}
 	due := func(at time.Time, policy imagegc.Policy) bool {
 		return imagegc.Select(at, []imagegc.Image{img}, policy, imagegc.Goal{All: true})[0].Delete
@@ -65,7 +65,7 @@ func TestReasonsEndOnTheirSecond(t *testing.T) {
 	require.True(t, due(noon().Add(6*time.Minute), imagegc.Policy{MinUnused: 5 * time.Minute}))
 }
 
-func TestOrderIsPreferredThenLongestUnusedThenFirstDetectedThenLargest(t *testing.T) {
+func TestSelect_Order(t *testing.T) {
 	images := []imagegc.Image{
 		{ID: "used lately", LastUsed: ago(10), FirstDetected: ago(600)},
 		{ID: "used long ago", LastUsed: ago(300), FirstDetected: ago(400)},
@@ -97,7 +97,7 @@ func ifSet(space, s string) string {
 	return space + s
 }
 
-// randomImages are in all states that there are.
+// randomImages returns images in all possible states.
 func randomImages(rng *rand.Rand) []imagegc.Image {
 	images := make([]imagegc.Image, rng.IntN(30))
 	for i := range images {
@@ -187,7 +187,7 @@ func TestSelectProperties(t *testing.T) {
 	}
 }
 
-func TestMaxAgeAndAnImageFirstSeenInThisPass(t *testing.T) { // the kubelet deletes it
+func TestSelect_MaxAgeAndAnImageFirstSeenInThisPass(t *testing.T) { // the kubelet deletes it
 	img := imagegc.Image{ID: "x", FirstDetected: noon()}
 	v := imagegc.Select(noon(), []imagegc.Image{img}, imagegc.Policy{MaxAge: time.Minute}, imagegc.Goal{Aged: true})
 	require.Equal(t, imagegc.ReasonYoung, v[0].Reason)

@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// Store keeps values by key. Get of an unknown key returns an error that is fs.ErrNotExist,
-// and Put replaces a value whole or not at all. The stores of package agent/state are two.
+// Store stores values by key. Get of an unknown key returns an error that is
+// fs.ErrNotExist, and Put replaces a value atomically. Package agent/state has two
+// implementations.
 //
-// The Manager reads the ages of images once, in its first pass, and puts them at the end of
-// passes, one call at a time, by the key "images-seen.json". An error does no harm but to
+// The Manager reads the ages of images once, in its first pass, and saves them at the end
+// of passes, one call at a time, with the key "images-seen.json". An error affects only
 // the ages: images look younger than they are.
 type Store interface {
 	Get(ctx context.Context, key string) ([]byte, error)
@@ -31,25 +32,25 @@ type agesFile struct {
 	ages
 }
 
-// ages are those of all images.
+// ages are the ages of all images.
 type ages struct {
-	// SavedAt is when they were saved, by the clock that their times are from: an image is
-	// as old on loading as it was then. Without it all look new.
+	// SavedAt is when they were saved, by the clock of their times: when loaded, an image
+	// is as old as it was then. If it is zero, all images count as new.
 	SavedAt time.Time `json:"savedAt"`
-	// Images are by id, or "id,handler" where the runtime keeps images apart by runtime
-	// handler.
+	// Images is keyed by id, or by "id,handler" if the runtime has separate images for
+	// each runtime handler.
 	Images map[string]age `json:"images"`
 }
 
-// age is what must not be forgotten about an image when the agent restarts.
+// age is what must be known about an image after a restart of the agent.
 type age struct {
 	FirstDetected time.Time `json:"firstDetected"`
 	// LastUsed is zero if no container of it was ever listed.
 	LastUsed time.Time `json:"lastUsed,omitzero"`
 }
 
-// loadAges reads the ages, none if the store has none. Ages that are damaged or of another
-// version are an error.
+// loadAges reads the ages; they are empty if nothing is stored. Ages that are damaged or
+// of another version are an error.
 func loadAges(ctx context.Context, store Store) (ages, error) {
 	data, err := store.Get(ctx, agesKey)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -68,7 +69,7 @@ func loadAges(ctx context.Context, store Store) (ages, error) {
 	return file.ages, nil
 }
 
-// saveAges replaces the ages.
+// saveAges writes the ages.
 func saveAges(ctx context.Context, store Store, a ages) error {
 	data, err := json.Marshal(agesFile{agesVersion, a})
 	if err == nil {

@@ -52,7 +52,7 @@ func found(t *testing.T, text string) (store imagegc.Store, path string) {
 	return state.Files(dir), path
 }
 
-func TestACrashWhileTheFileIsWrittenLosesOneSaveAtMost(t *testing.T) {
+func TestAges_CrashDuringASaveLosesAtMostThatSave(t *testing.T) {
 	f, path := found(t, "")
 	require.NoError(t, imagegc.SaveAges(t.Context(), f, ages(1)))
 	data, err := os.ReadFile(path)
@@ -69,7 +69,7 @@ func TestACrashWhileTheFileIsWrittenLosesOneSaveAtMost(t *testing.T) {
 	require.Equal(t, ages(2), got)
 }
 
-func TestAgesThatCannotBeReadOrWritten(t *testing.T) {
+func TestAges_ReadAndWriteErrors(t *testing.T) {
 	f, _ := found(t, `{"version":2}`)
 	_, err := imagegc.LoadAges(t.Context(), f)
 	require.ErrorContains(t, err, "version 2 is not 1")
@@ -94,7 +94,7 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		if imagegc.SaveAges(t.Context(), again, got) != nil {
-			return // such as a time 24 hours from UTC, which JSON may hold but is never made of
+			return // such as a time zone of 24 hours, which JSON accepts but time.Time does not marshal
 		}
 		reread, err := imagegc.LoadAges(t.Context(), again)
 		require.NoError(t, err)
@@ -106,7 +106,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// memory is a store that counts, and shows what it keeps.
+// memory is a store that counts calls, and whose content tests can read.
 type memory struct {
 	ages             imagegc.Ages
 	loads, saves     int
@@ -138,7 +138,7 @@ func (m *memory) Put(ctx context.Context, key string, value []byte) (err error) 
 	return err
 }
 
-func TestAgesSurviveARestart(t *testing.T) { // kubernetes#119711
+func TestAges_SurviveARestart(t *testing.T) { // kubernetes#119711
 	store := &memory{}
 	policy := func(c *imagegc.Config) { c.State, c.Policy.MaxAge = store, 48*time.Hour }
 	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB", "c:1 1GiB"}, policy)
@@ -148,7 +148,7 @@ func TestAgesSurviveARestart(t *testing.T) { // kubernetes#119711
 	r.clock.Step(24*time.Hour + 1)
 	require.NoError(t, r.Detect(t.Context()))
 
-	r.Manager = r.manager(policy) // the process restarts, and nothing starts anew
+	r.Manager = r.manager(policy) // the process restarts, and the ages are kept
 	require.NoError(t, r.collect())
 	require.Equal(t, []string{"b:1 age", "c:1 age"}, func() []string {
 		got := removed(r.last)
@@ -163,10 +163,10 @@ func TestAgesSurviveARestart(t *testing.T) { // kubernetes#119711
 	r.Manager = r.manager(func(c *imagegc.Config) { c.Policy.MaxAge = 48 * time.Hour })
 	r.clock.Step(24 * time.Hour)
 	require.NoError(t, r.collect())
-	require.Equal(t, "a:1", r.there(), "without a store all begins anew")
+	require.Equal(t, "a:1", r.there(), "without a store all ages are lost")
 }
 
-func TestAgesAreSavedWhenSomethingChangesAndOncePerPeriod(t *testing.T) {
+func TestAges_AreSavedOnChangesAndOncePerPeriod(t *testing.T) {
 	store := &memory{}
 	r := newRig(t, []string{"a:1 1GiB"}, func(c *imagegc.Config) { c.State = store })
 	saves := func() int {
@@ -189,7 +189,7 @@ func TestAgesAreSavedWhenSomethingChangesAndOncePerPeriod(t *testing.T) {
 	require.Equal(t, 1, store.loads)
 }
 
-func TestAStoreThatFailsStopsNothing(t *testing.T) {
+func TestAges_FailingStoreDoesNotStopThePass(t *testing.T) {
 	store := &memory{loadErr: errors.New("unreadable"), saveErr: errors.New("full")}
 	var said []string
 	r := newRig(t, []string{"a:1 1GiB"}, func(c *imagegc.Config) {
@@ -204,7 +204,7 @@ func TestAStoreThatFailsStopsNothing(t *testing.T) {
 	require.Equal(t, 3, store.saves, "what was not saved is saved later")
 }
 
-func TestAgesFromTheFutureAreNow(t *testing.T) {
+func TestAges_FromTheFutureCountAsNew(t *testing.T) {
 	store := &memory{}
 	r := newRig(t, []string{"a:1 1GiB"})
 	future := r.clock.Now().Add(1000 * time.Hour)
@@ -218,7 +218,7 @@ func TestAgesFromTheFutureAreNow(t *testing.T) {
 	require.Equal(t, r.clock.Now(), plan.Verdicts[0].Image.LastUsed)
 }
 
-func TestAgesThatCannotBeWrittenAgainAreSavedAllTheSame(t *testing.T) {
+func TestAges_AreSavedAgainAfterAFailedSave(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB"})
 	far := `{"version":1,"savedAt":"2026-01-02T11:58:00+24:00","images":{"` + r.id("a:1") + `":{"firstDetected":"2026-01-02T11:58:00+24:00"}}}`
 	f, _ := found(t, far)
@@ -228,7 +228,7 @@ func TestAgesThatCannotBeWrittenAgainAreSavedAllTheSame(t *testing.T) {
 	require.NoError(t, failed)
 }
 
-// A clock whose wall is set while time goes on.
+// A clock whose wall time can be set without changing its monotonic time.
 type wallClock struct {
 	clock.RealClock
 	offset time.Duration
@@ -241,8 +241,8 @@ func (c *wallClock) Now() time.Time {
 	return now
 }
 
-// A node without a battery begins in the past and hears of the time later.
-func TestAClockThatIsSetMakesNoImageOlder(t *testing.T) {
+// A node without a battery-backed clock starts in the past and sets its clock later.
+func TestAges_SettingTheClockMakesNoImageOlder(t *testing.T) {
 	const years = 20 * 365 * 24 * time.Hour
 	store, wall := &memory{}, &wallClock{offset: -years}
 	r := newRig(t, []string{"a:1 1GiB"})
@@ -256,8 +256,8 @@ func TestAClockThatIsSetMakesNoImageOlder(t *testing.T) {
 	require.Zero(t, store.ages.Images[r.id("a:1")].LastUsed)
 }
 
-// It may also hear of the time while no agent runs, or later.
-func TestAClockThatIsSetOverARestartMakesNoImageOlder(t *testing.T) {
+// The clock may also be set while no agent runs, or later.
+func TestAges_SettingTheClockDuringARestartMakesNoImageOlder(t *testing.T) {
 	const years = 56 * 365 * 24 * time.Hour
 	day := imagegc.Policy{MaxAge: 24 * time.Hour}
 	for _, test := range []struct {
@@ -284,7 +284,7 @@ func TestAClockThatIsSetOverARestartMakesNoImageOlder(t *testing.T) {
 	}
 }
 
-func TestAgesWithoutTheTimeAtWhichTheyWereSavedAreNew(t *testing.T) {
+func TestAges_WithoutASaveTimeAllImagesAreNew(t *testing.T) {
 	store := &memory{}
 	r := newRig(t, []string{"a:1 1GiB"})
 	store.ages = imagegc.Ages{Images: map[string]imagegc.Age{r.id("a:1"): {FirstDetected: time.Unix(60, 0)}}}
@@ -293,7 +293,7 @@ func TestAgesWithoutTheTimeAtWhichTheyWereSavedAreNew(t *testing.T) {
 	require.Equal(t, "a:1", r.there())
 }
 
-func TestAClockThatIsSetChangesNoOrder(t *testing.T) {
+func TestAges_SettingTheClockChangesNoOrder(t *testing.T) {
 	wall := &wallClock{offset: 48 * time.Hour}
 	images := []imagegc.Image{{ID: "first", FirstDetected: wall.Now()}}
 	wall.offset = 0

@@ -12,38 +12,38 @@ import (
 	crierrors "k8s.io/cri-api/pkg/errors"
 )
 
-// users records which images containers use. What the status of a container adds to the
-// list is kept for as long as the container is listed, so that each container is
+// imageUsers records which images containers use. What the status of a container adds to
+// its list entry is cached as long as the container is listed, so that each container is
 // inspected once. Only one pass uses it at a time.
-type users struct {
-	byHandler  bool               // images of different runtime handlers are different images
-	containers map[string]*user   // as last listed, by ID
-	byName     map[string][]*user // computed from containers after each list
+type imageUsers struct {
+	byHandler  bool                    // images of different runtime handlers are different images
+	containers map[string]*container   // as last listed, by ID
+	byName     map[string][]*container // computed from containers after each list
 }
 
-// user is a container.
-type user struct {
+// container is a container and the images that it uses.
+type container struct {
 	listed    listedImage
 	uses      []use
-	ended     bool // it has no mounts any more
+	ended     bool // exited, so that it has no mounts any more
 	inspected bool
-	retries             // of inspections
-	since     time.Time // of the first failure
-	err       error     // of the last inspection
+	retries             // of failed inspections
+	since     time.Time // time of the first failed inspection
+	err       error     // error of the last inspection
 }
 
-// listedImage is what a list says about the image of a container.
+// listedImage is the image in a container's list entry.
 type listedImage struct{ id, ref, name, userSpecified, handler string }
 
-// use is the use of an image, by one of its names. Without a handler it is a use of the
+// use is the use of an image by one of its names. Without a handler it is a use of the
 // images of all handlers.
 type use struct{ name, handler string }
 
-// list replaces the containers with those of a list and returns the IDs of those to
+// list replaces the containers with the given list and returns the IDs of those to
 // inspect.
-func (u *users) list(containers []*runtimeapi.Container, now time.Time) (inspect []string) {
+func (u *imageUsers) list(containers []*runtimeapi.Container, now time.Time) (inspect []string) {
 	known := u.containers
-	u.containers = make(map[string]*user, len(containers))
+	u.containers = make(map[string]*container, len(containers))
 	for _, c := range containers {
 		if c == nil || u.containers[c.Id] != nil { // listed twice
 			continue
@@ -52,9 +52,9 @@ func (u *users) list(containers []*runtimeapi.Container, now time.Time) (inspect
 		image := listedImage{c.ImageId, c.ImageRef, spec.GetImage(), spec.GetUserSpecifiedImage(), spec.GetRuntimeHandler()}
 		k := known[c.Id]
 		if k == nil || k.listed != image {
-			k = &user{listed: image}
-			// The name that the user gave counts too: if that tag has moved to another
-			// image, a restarted container needs this one.
+			k = &container{listed: image}
+			// The name in the pod's spec counts too: if that tag has moved to another
+			// image, a restarted container needs that image.
 			u.use(k, image.handler, image.id, image.ref, image.name, image.userSpecified)
 		}
 		k.ended = c.State == runtimeapi.ContainerState_CONTAINER_EXITED
@@ -66,8 +66,8 @@ func (u *users) list(containers []*runtimeapi.Container, now time.Time) (inspect
 	return inspect
 }
 
-// use records that a container uses the images of these names.
-func (u *users) use(k *user, handler string, names ...string) {
+// use records that a container uses the images with these names.
+func (u *imageUsers) use(k *container, handler string, names ...string) {
 	if !u.byHandler {
 		handler = ""
 	}
@@ -81,8 +81,8 @@ func (u *users) use(k *user, handler string, names ...string) {
 }
 
 // index computes byName.
-func (u *users) index() {
-	u.byName = map[string][]*user{}
+func (u *imageUsers) index() {
+	u.byName = map[string][]*container{}
 	for _, k := range u.containers {
 		for _, use := range k.uses {
 			u.byName[use.name] = append(u.byName[use.name], k)
@@ -90,9 +90,9 @@ func (u *users) index() {
 	}
 }
 
-// of returns how many containers use the image that has these names.
-func (u *users) of(names []string, handler string) int {
-	found := map[*user]bool{}
+// countOf returns how many containers use the image with these names.
+func (u *imageUsers) countOf(names []string, handler string) int {
+	found := map[*container]bool{}
 	for _, name := range names {
 		for _, k := range u.byName[name] {
 			if slices.ContainsFunc(k.uses, func(use use) bool {
@@ -108,17 +108,17 @@ func (u *users) of(names []string, handler string) int {
 const (
 	// maxInspections is how many containers are inspected at a time.
 	maxInspections = 8
-	// inspectTimeout keeps one hung container from holding up the pass for longer.
+	// inspectTimeout limits how long one hung container delays the pass.
 	inspectTimeout = 10 * time.Second
-	// unsureFor is how long a container that cannot be inspected keeps all images, for
-	// any of them may be a volume of it. After that the container counts as damaged: a
-	// full disk is worse than an image that must be pulled again.
-	unsureFor = 10 * time.Minute
+	// protectAllFor is how long a container that cannot be inspected protects all images,
+	// because any of them may be mounted as its volume. After that the container is
+	// assumed to be damaged: a full disk is worse than an image that must be pulled again.
+	protectAllFor = 10 * time.Minute
 )
 
-// inspect adds what the statuses of containers say, and computes the index. A failed
-// inspection is repeated later, as failed deletions are.
-func (u *users) inspect(ctx context.Context, runtime Runtime, ids []string, now time.Time) {
+// inspect adds the image names in the statuses of containers, and computes the index. A
+// failed inspection is repeated later, with the delays of failed deletions.
+func (u *imageUsers) inspect(ctx context.Context, runtime Runtime, ids []string, now time.Time) {
 	statuses := make([]*runtimeapi.ContainerStatus, len(ids))
 	errs := make([]error, len(ids))
 	var group sync.WaitGroup
@@ -135,13 +135,13 @@ func (u *users) inspect(ctx context.Context, runtime Runtime, ids []string, now 
 		case errs[i] == nil:
 			k.inspected = true
 			u.useStatus(k, statuses[i])
-		case crierrors.IsNotFound(errs[i]): // removed since it was listed
+		case crierrors.IsNotFound(errs[i]): // deleted since it was listed
 			k.err, k.retryAt = nil, time.Time{}
 		default:
 			if k.err = errs[i]; k.since.IsZero() {
 				k.since = now
 			}
-			if ctx.Err() == nil { // else it failed because the pass ended
+			if ctx.Err() == nil { // otherwise it failed because the pass ended
 				k.failed(now)
 			}
 		}
@@ -150,7 +150,7 @@ func (u *users) inspect(ctx context.Context, runtime Runtime, ids []string, now 
 }
 
 // useStatus records the names of the container's image and the images that it mounts.
-func (u *users) useStatus(k *user, status *runtimeapi.ContainerStatus) {
+func (u *imageUsers) useStatus(k *container, status *runtimeapi.ContainerStatus) {
 	u.use(k, k.listed.handler, status.GetImageId(), status.GetImageRef(), status.GetImage().GetImage())
 	for _, mount := range status.GetMounts() {
 		volume := mount.GetImage()
@@ -158,9 +158,9 @@ func (u *users) useStatus(k *user, status *runtimeapi.ContainerStatus) {
 	}
 }
 
-// unsure returns the errors of containers that could not be inspected: of those that
-// keep all images, and of those that keep only their own.
-func (u *users) unsure(now time.Time) (keepAll, ignored error) {
+// inspectionErrors returns the errors of containers that could not be inspected: of those
+// that protect all images, and of those that protect only the images in their list entry.
+func (u *imageUsers) inspectionErrors(now time.Time) (protectAll, ignored error) {
 	var failing []string
 	for id, k := range u.containers {
 		if !k.inspected && k.err != nil {
@@ -169,13 +169,13 @@ func (u *users) unsure(now time.Time) (keepAll, ignored error) {
 	}
 	slices.Sort(failing)
 	for _, id := range failing {
-		if k := u.containers[id]; k.ended || now.Sub(k.since) >= unsureFor {
+		if k := u.containers[id]; k.ended || now.Sub(k.since) >= protectAllFor {
 			ignored = errors.Join(ignored, k.err)
 		} else {
-			keepAll = errors.Join(keepAll, k.err)
+			protectAll = errors.Join(protectAll, k.err)
 		}
 	}
-	return keepAll, ignored
+	return protectAll, ignored
 }
 
 func containerStatus(ctx context.Context, runtime Runtime, id string) (*runtimeapi.ContainerStatus, error) {
@@ -183,7 +183,7 @@ func containerStatus(ctx context.Context, runtime Runtime, id string) (*runtimea
 	defer cancel()
 	answer, err := runtime.ContainerStatus(ctx, id, false)
 	if err == nil && answer.GetStatus() == nil {
-		err = errors.New("the answer is empty")
+		err = errors.New("the runtime returned no status")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("status of container %s: %w", id, err)

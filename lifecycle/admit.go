@@ -10,46 +10,47 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// AdmitOperation is what a pod asks to be admitted for.
+// AdmitOperation is the operation for which a pod requests admission.
 type AdmitOperation string
 
-// Operations. The empty one is [AddOperation].
+// Operations. The empty value means [AddOperation].
 const (
-	// AddOperation is a pod that wants to start.
+	// AddOperation is the start of a new pod.
 	AddOperation AdmitOperation = "add"
-	// ResizeOperation is a running pod that wants other resources.
+	// ResizeOperation is a change of the resources of a running pod.
 	ResizeOperation AdmitOperation = "resize"
 )
 
-// PodAdmitAttributes is what an [AdmitHandler] decides upon. Nothing in it may be
-// modified or kept.
+// PodAdmitAttributes is the input of an [AdmitHandler]. It must be neither
+// modified nor retained.
 type PodAdmitAttributes struct {
-	// Pod wants to be admitted. Required.
+	// Pod is the pod to admit. Required.
 	Pod *corev1.Pod
-	// OtherPods are all pods that hold something of the node, without Pod. A
-	// decision is good as long as they stay the same: who admits several pods
-	// does so one after the other.
+	// OtherPods are all pods that use resources of the node, without Pod. A
+	// decision is valid only as long as they stay the same, so a caller must
+	// admit pods one after the other.
 	OtherPods []*corev1.Pod
-	// Operation is what Pod wants to be admitted for.
+	// Operation is the operation to admit.
 	Operation AdmitOperation
 }
 
-// PodAdmitResult is a verdict. The zero value refuses, without saying why.
+// PodAdmitResult is the decision of an [AdmitHandler]. The zero value rejects
+// the pod without a reason.
 type PodAdmitResult struct {
-	// Admit says that the pod may start.
+	// Admit reports whether the pod may start.
 	Admit bool
-	// Reason is one word in CamelCase and Message a sentence, for the pod's
-	// status and for an event. Both are empty for an admitted pod.
+	// Reason is one word in CamelCase, and Message is a sentence. They are used
+	// in the pod's status and in an event. Both are empty for an admitted pod.
 	Reason, Message string
 }
 
-// AdmitHandler decides whether a pod may start on this node. It may be called
-// for several pods at once unless its maker says otherwise.
+// AdmitHandler decides whether a pod may start on this node. Admit may be
+// called concurrently for several pods, unless the implementation forbids it.
 type AdmitHandler interface {
 	Admit(ctx context.Context, attrs PodAdmitAttributes) PodAdmitResult
 }
 
-// AdmitFunc is a function that is an [AdmitHandler].
+// AdmitFunc is a function that implements [AdmitHandler].
 type AdmitFunc func(ctx context.Context, attrs PodAdmitAttributes) PodAdmitResult
 
 // Admit calls f.
@@ -57,22 +58,22 @@ func (f AdmitFunc) Admit(ctx context.Context, attrs PodAdmitAttributes) PodAdmit
 	return f(ctx, attrs)
 }
 
-// NamedHandler is an [AdmitHandler] under the name by which an [AdmitObserver]
-// knows it.
+// NamedHandler is an [AdmitHandler] with the name that is reported to the
+// [AdmitObserver].
 type NamedHandler struct {
-	// Name tells handlers of one chain apart. Required.
+	// Name identifies the handler within its chain. Required.
 	Name string
-	// Handler decides. Required.
+	// Handler makes the decision. Required.
 	Handler AdmitHandler
 }
 
-// AdmitInfo is what a [Chain] reports of one handler's decision.
+// AdmitInfo describes the decision of one handler of a [Chain].
 type AdmitInfo struct {
-	// Handler is the name of the handler that was asked.
+	// Handler is the name of the handler.
 	Handler string
-	// Pod is the pod it was asked about. It must not be modified.
+	// Pod is the pod that was checked. It must not be modified.
 	Pod *corev1.Pod
-	// Result is what it said, after how long.
+	// Result is the decision, and Elapsed is how long it took.
 	Result  PodAdmitResult
 	Elapsed time.Duration
 }
@@ -86,12 +87,13 @@ type AdmitObserver struct {
 
 // ChainConfig configures a [Chain].
 type ChainConfig struct {
-	// Handlers are asked in this order. The kubelet puts eviction before
-	// resources and [NodeHandler], and node shutdown last. None admits all.
+	// Handlers are called in this order. The kubelet puts eviction before
+	// resources and [NodeHandler], and node shutdown last. An empty list admits
+	// every pod.
 	Handlers []NamedHandler
 	// Clock measures how long handlers take. Default the system clock.
 	Clock clock.PassiveClock
-	// Observer sees every decision. Optional.
+	// Observer receives every decision. Optional.
 	Observer AdmitObserver
 }
 
@@ -104,7 +106,7 @@ func (c ChainConfig) Validate() error {
 			errs = append(errs, fmt.Errorf("field Handlers[%d].Name is required", i))
 		}
 		if h.Name != "" && seen[h.Name] {
-			errs = append(errs, fmt.Errorf("field Handlers[%d].Name: %q is there already", i, h.Name))
+			errs = append(errs, fmt.Errorf("field Handlers[%d].Name: %q is used twice", i, h.Name))
 		}
 		if h.Handler == nil {
 			errs = append(errs, fmt.Errorf("field Handlers[%d].Handler is required", i))
@@ -114,9 +116,9 @@ func (c ChainConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Chain asks its handlers one after the other; the first refusal is the verdict.
-// It is an [AdmitHandler] itself. Make it with [NewChain]; it may be used by any
-// number of goroutines if its handlers may.
+// Chain calls its handlers one after the other; the first rejection is the
+// result. It is an [AdmitHandler] itself. Create it with [NewChain]. It is safe
+// for concurrent use if its handlers are.
 type Chain struct{ cfg ChainConfig }
 
 // NewChain returns a Chain. The error reports every problem with cfg.
@@ -134,16 +136,16 @@ func NewChain(cfg ChainConfig) (*Chain, error) {
 	return &Chain{cfg: cfg}, nil
 }
 
-// Admit returns the first refusal, or that the pod is admitted. A pod that is nil
-// and a ctx that is done are refused as [UnexpectedAdmissionError], the latter
-// because a handler that was not asked has not agreed.
+// Admit returns the first rejection, or a result with Admit set. If the pod is
+// nil or ctx is done, Admit rejects with [UnexpectedAdmissionError]: a handler
+// that was not called has not agreed.
 func (c *Chain) Admit(ctx context.Context, attrs PodAdmitAttributes) PodAdmitResult {
 	if attrs.Pod == nil {
-		return refuse(UnexpectedAdmissionError, "there is no pod to admit")
+		return refuse(UnexpectedAdmissionError, "no pod to admit")
 	}
 	for _, h := range c.cfg.Handlers {
 		if err := ctx.Err(); err != nil {
-			return refuse(UnexpectedAdmissionError, fmt.Sprintf("admission was cut short: %v", err))
+			return refuse(UnexpectedAdmissionError, fmt.Sprintf("admission was cancelled: %v", err))
 		}
 		start := c.cfg.Clock.Now()
 		result := h.Handler.Admit(ctx, attrs)

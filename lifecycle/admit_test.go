@@ -48,7 +48,7 @@ func refuses(reason string) lifecycle.AdmitFunc {
 	}
 }
 
-func TestTheFirstRefusalWins(t *testing.T) {
+func TestChain_FirstRejectionIsTheResult(t *testing.T) {
 	t.Parallel()
 	clk := testingclock.NewFakeClock(epoch())
 	var seen []lifecycle.AdmitInfo
@@ -85,11 +85,11 @@ func TestChains(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Equal(t, lifecycle.PodAdmitResult{
-		Reason: "UnexpectedAdmissionError", Message: "admission was cut short: context canceled",
+		Reason: "UnexpectedAdmissionError", Message: "admission was cancelled: context canceled",
 	}, outer.Admit(ctx, attrs))
 
 	_, err = lifecycle.NewChain(lifecycle.ChainConfig{Handlers: []lifecycle.NamedHandler{{"a", none}, {"a", none}, {}}})
-	require.EqualError(t, err, "lifecycle: invalid chain config: field Handlers[1].Name: \"a\" is there already\n"+
+	require.EqualError(t, err, "lifecycle: invalid chain config: field Handlers[1].Name: \"a\" is used twice\n"+
 		"field Handlers[2].Name is required\nfield Handlers[2].Handler is required")
 }
 
@@ -140,7 +140,7 @@ func TestActiveDeadline(t *testing.T) {
 	require.True(t, lifecycle.ActiveDeadline{}.ShouldSync(pod), "long ago by the system clock")
 }
 
-func TestSeveralHandlersAsOne(t *testing.T) {
+func TestSyncHandlers_SeveralAsOne(t *testing.T) {
 	t.Parallel()
 	clk := testingclock.NewFakeClock(epoch())
 	start := metav1.NewTime(epoch().Add(-time.Hour))
@@ -173,7 +173,7 @@ func returns(node *corev1.Node) func(context.Context) (*corev1.Node, error) {
 
 func fails(context.Context) (*corev1.Node, error) { return nil, errors.New("no such luck") }
 
-func TestTheNodeHandlerSaysTheFirstReason(t *testing.T) {
+func TestNodeHandler_FirstReason(t *testing.T) {
 	t.Parallel()
 	_, err := lifecycle.NewNodeHandler(lifecycle.NodeConfig{})
 	require.EqualError(t, err, "lifecycle: invalid node handler config: field Node is required")
@@ -206,8 +206,8 @@ func TestTheNodeHandlerSaysTheFirstReason(t *testing.T) {
 	}
 }
 
-// The kubelet writes the node's operating system into the labels of a node that
-// its whole process shares.
+// The kubelet writes the node's operating system into the labels of a node
+// object that it shares with other parts of the process.
 func TestTheNodeIsNotModified(t *testing.T) {
 	t.Parallel()
 	node := machine(map[string]string{corev1.LabelOSStable: "dummyOS"})
@@ -218,7 +218,7 @@ func TestTheNodeIsNotModified(t *testing.T) {
 }
 
 // Upstream's TestGeneralPredicates, the cases with a cached and a fresh node.
-func TestTheNodeIsLookedAtAgain(t *testing.T) {
+func TestNodeHandler_ReadsTheNodeAgain(t *testing.T) {
 	t.Parallel()
 	foo := map[string]string{"foo": "bar"}
 	taint := corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute}
@@ -258,7 +258,7 @@ func TestTheNodeIsLookedAtAgain(t *testing.T) {
 	require.Equal(t, lifecycle.NodeAffinity, h.Admit(t.Context(), lifecycle.PodAdmitAttributes{Pod: podWantingFoo()}).Reason)
 }
 
-func TestACriticalPodTakesThePlaceOfOthers(t *testing.T) {
+func TestNodeHandler_CriticalPodPreemptsOthers(t *testing.T) {
 	t.Parallel()
 	var killed []string
 	rec := &events{}

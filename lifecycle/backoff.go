@@ -12,11 +12,11 @@ import (
 	"github.com/kubeparts/kubeparts/internal/backoff"
 )
 
-// Delays of the kubelet, and the defaults here.
+// Default delays, the same as the kubelet's.
 const (
 	// DefaultInitialBackoff is the delay before the second restart.
 	DefaultInitialBackoff = 10 * time.Second
-	// DefaultMaxBackoff is where doubling ends.
+	// DefaultMaxBackoff is the longest delay.
 	DefaultMaxBackoff = 5 * time.Minute
 )
 
@@ -25,9 +25,10 @@ type BackoffConfig struct {
 	// Initial is the delay after the first start. Default
 	// [DefaultInitialBackoff].
 	Initial time.Duration
-	// Max bounds the delay, which doubles with every start; a key that was
-	// quiet for more than twice as long starts afresh. At least Initial, default
-	// [DefaultMaxBackoff] or Initial, whichever is longer.
+	// Max is the longest delay. The delay doubles with every start. A key that
+	// was idle for more than twice Max starts again with Initial. Max must be
+	// at least Initial. Default [DefaultMaxBackoff] or Initial, whichever is
+	// longer.
 	Max time.Duration
 	// Clock is the time source. Default the system clock.
 	Clock clock.PassiveClock
@@ -64,51 +65,52 @@ func (c BackoffConfig) withDefaults() BackoffConfig {
 	return c
 }
 
-// Backoff answers, for each of many keys, whether what ended may start again.
-// Make it with [NewBackoff]; all methods may be called by any number of
-// goroutines.
+// Backoff computes, for each of many keys, when something that ended may start
+// again. Create it with [NewBackoff]. It is safe for concurrent use.
 //
-// A key is whatever backs off on its own: a container of a pod in one version of
-// its spec, an image of a pod. It costs memory from its first [Backoff.Next]
-// until it was quiet for twice the maximum.
+// A key identifies one thing that backs off independently, for example a
+// container of a pod in one version of its spec, or an image of a pod. A key
+// uses memory from its first [Backoff.Next] until it was idle for twice the
+// maximum.
 type Backoff struct {
 	cfg BackoffConfig
 
-	mu    sync.Mutex
-	keys  map[string]*attempts
-	swept time.Time
+	mu          sync.Mutex
+	keys        map[string]*attempts
+	lastExpired time.Time
 }
 
-// attempts is what a Backoff remembers of one key.
+// attempts is the state of one key.
 type attempts struct {
 	delay time.Duration
 	// started is when Next was last called.
 	started time.Time
-	// since is the newest end that was reported, as it was reported, and ended
-	// the same moment on our own clock: see endOf.
+	// since is the newest end as the caller reported it. ended is the same time
+	// on the Backoff's own clock; see endOf.
 	since, ended time.Time
 }
 
-// NewBackoff returns a Backoff that knows no key. The error reports every
-// problem with cfg.
+// NewBackoff returns an empty Backoff. The error reports every problem with
+// cfg.
 func NewBackoff(cfg BackoffConfig) (*Backoff, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("lifecycle: invalid back-off config: %w", err)
 	}
 	cfg = cfg.withDefaults()
-	return &Backoff{cfg: cfg, keys: map[string]*attempts{}, swept: cfg.Clock.Now()}, nil
+	return &Backoff{cfg: cfg, keys: map[string]*attempts{}, lastExpired: cfg.Clock.Now()}, nil
 }
 
-// Until says whether key, whose last run ended at since, must wait with its next
-// start, and if so until when and what the delay is as a whole. A key that was
-// never started, was reset, or ran for more than twice the maximum need not
-// wait, and neither need one whose wait is over.
+// Until reports whether key, whose last run ended at since, must wait before
+// its next start. If so, it returns the end of the wait and the whole delay. A
+// key need not wait if it was never started, was reset, ran for more than twice
+// the maximum, or if its wait is over.
 //
-// Since may come from another clock than ours, the runtime's. It is compared
-// with ours once, when this end is first seen here; from then on a step of the
-// system clock neither shortens nor prolongs the wait. An end in the future counts
-// as now, and a new one before the key's last start as that start: the runtime's
-// clock is behind.
+// The time since may come from another clock, such as the runtime's. It is
+// compared with the Backoff's clock only once, in the first call with this
+// value. After that, a step of the system clock neither shortens nor prolongs
+// the wait. An end in the future counts as now. A new end that is earlier than
+// the key's last start counts as that start, because then the runtime's clock
+// is behind.
 func (b *Backoff) Until(key string, since time.Time) (until time.Time, delay time.Duration, waiting bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,21 +125,22 @@ func (b *Backoff) Until(key string, since time.Time) (until time.Time, delay tim
 	return until, a.delay, true
 }
 
-// Next records a start of key after an end at since: the delay doubles, or
-// begins anew where [Backoff.Until] says that nothing is remembered. It returns
-// the delay from the next end on.
+// Next records a start of key after an end at since. The delay doubles; it is
+// reset to Initial if the key is unknown, ran for longer than twice the
+// maximum, or was idle for longer than that. Next returns the delay that
+// applies after the next end.
 func (b *Backoff) Next(key string, since time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.cfg.Clock.Now()
-	defer b.sweep(now) // not before: since may say that key waited until just now
+	defer b.expire(now) // last: since may show that key waited until now
 	a := b.keys[key]
 	switch {
 	case a == nil:
 		a = &attempts{delay: b.cfg.Initial}
 		b.keys[key] = a
 		a.endOf(since, now)
-	case b.ranLong(a, a.endOf(since, now)), b.quietAt(a, now):
+	case b.ranLong(a, a.endOf(since, now)), b.isIdle(a, now):
 		a.delay = b.cfg.Initial
 	default:
 		a.delay = backoff.Next(a.delay, b.cfg.Initial, b.cfg.Max)
@@ -146,7 +149,8 @@ func (b *Backoff) Next(key string, since time.Time) time.Duration {
 	return a.delay
 }
 
-// Delay returns how long key waits after its next end, 0 if it does not.
+// Delay returns how long key must wait after its next end, 0 if it need not
+// wait.
 func (b *Backoff) Delay(key string) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,23 +160,23 @@ func (b *Backoff) Delay(key string) time.Duration {
 	return 0
 }
 
-// Reset forgets key.
+// Reset deletes the state of key.
 func (b *Backoff) Reset(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.keys, key)
 }
 
-// Len returns how many keys are remembered.
+// Len returns the number of keys that have state.
 func (b *Backoff) Len() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.keys)
 }
 
-// endOf returns since on our own clock. Now carries a monotonic reading and
-// since does not, so the age is a matter of wall clocks, once for each end; what
-// is kept is monotonic.
+// endOf converts since to the Backoff's own clock and records it. now has a
+// monotonic reading and since does not, so the wall clocks are compared once
+// for each end. The recorded time is monotonic.
 func (a *attempts) endOf(since, now time.Time) time.Time {
 	if a.ended.IsZero() || !a.since.Equal(since) {
 		isNew := since.After(a.since)
@@ -184,7 +188,8 @@ func (a *attempts) endOf(since, now time.Time) time.Time {
 	return a.ended
 }
 
-// last returns when the key last started or stopped waiting.
+// last returns when the key last started or stopped waiting, whichever is
+// later.
 func (a *attempts) last() time.Time {
 	if last := a.ended.Add(a.delay); last.After(a.started) {
 		return last
@@ -192,29 +197,32 @@ func (a *attempts) last() time.Time {
 	return a.started
 }
 
-// onOurClock returns a time of the wall clock on now's, which may be monotonic;
-// at the latest now.
+// onOurClock converts the wall-clock time t to the clock of now, which may be
+// monotonic. It returns now if t is later.
 func onOurClock(t, now time.Time) time.Time { return now.Add(-max(0, now.Sub(t))) }
 
-// ranLong says whether the run that began with the last Next and ended at the
-// given time was long enough to forgive what came before.
-func (b *Backoff) ranLong(a *attempts, ended time.Time) bool { return ended.Sub(a.started) > b.quiet() }
+// ranLong reports whether the run that began with the last Next and ended at
+// the given time was long enough to reset the delay.
+func (b *Backoff) ranLong(a *attempts, ended time.Time) bool {
+	return ended.Sub(a.started) > b.idlePeriod()
+}
 
-// quietAt says whether the key has neither started nor waited for so long that it
-// starts afresh, also where no end of its last run was ever reported.
-func (b *Backoff) quietAt(a *attempts, now time.Time) bool { return now.Sub(a.last()) > b.quiet() }
+// isIdle reports whether the key has neither started nor waited for so long
+// that its delay is reset. It also works if the end of the last run was never
+// reported.
+func (b *Backoff) isIdle(a *attempts, now time.Time) bool { return now.Sub(a.last()) > b.idlePeriod() }
 
-func (b *Backoff) quiet() time.Duration { return 2 * min(b.cfg.Max, math.MaxInt64/2) }
+func (b *Backoff) idlePeriod() time.Duration { return 2 * min(b.cfg.Max, math.MaxInt64/2) }
 
-// sweep forgets the keys that nobody asked for in a while, now and then. A key
-// that waits is not quiet before its wait is over.
-func (b *Backoff) sweep(now time.Time) {
-	if now.Sub(b.swept) <= b.quiet() {
+// expire deletes idle keys, at most once per idle period. A key that waits is
+// not idle.
+func (b *Backoff) expire(now time.Time) {
+	if now.Sub(b.lastExpired) <= b.idlePeriod() {
 		return
 	}
-	b.swept = now
+	b.lastExpired = now
 	for key, a := range b.keys {
-		if b.quietAt(a, now) {
+		if b.isIdle(a, now) {
 			delete(b.keys, key)
 		}
 	}

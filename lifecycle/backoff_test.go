@@ -30,7 +30,7 @@ func newBackoff(tb testing.TB, cfg lifecycle.BackoffConfig) (*lifecycle.Backoff,
 	return b, clk
 }
 
-func TestDelaysOfAContainerThatCrashesAtOnce(t *testing.T) {
+func TestBackoff_ContainerThatCrashesAtOnce(t *testing.T) {
 	t.Parallel()
 	b, clk := newBackoff(t, lifecycle.BackoffConfig{})
 	var got []time.Duration
@@ -55,7 +55,7 @@ func TestDelaysOfAContainerThatCrashesAtOnce(t *testing.T) {
 	}, got)
 }
 
-func TestQuietKeysStartAfresh(t *testing.T) {
+func TestBackoff_IdleKeysAreReset(t *testing.T) {
 	t.Parallel()
 	for ran, want := range map[time.Duration]time.Duration{
 		time.Minute:                   40 * time.Second,
@@ -76,7 +76,7 @@ func TestQuietKeysStartAfresh(t *testing.T) {
 	}
 }
 
-func TestTheWaitCountsFromTheEndAndNotFromTheQuestion(t *testing.T) {
+func TestBackoff_WaitCountsFromTheEnd(t *testing.T) {
 	t.Parallel()
 	b, clk := newBackoff(t, lifecycle.BackoffConfig{})
 	b.Next("c", clk.Now())
@@ -88,7 +88,7 @@ func TestTheWaitCountsFromTheEndAndNotFromTheQuestion(t *testing.T) {
 	require.Equal(t, 6*time.Second, until.Sub(clk.Now()))
 }
 
-func TestAnEndInTheFutureCountsAsNow(t *testing.T) {
+func TestBackoff_EndInTheFutureCountsAsNow(t *testing.T) {
 	t.Parallel()
 	b, clk := newBackoff(t, lifecycle.BackoffConfig{})
 	b.Next("c", clk.Now())
@@ -101,8 +101,8 @@ func TestAnEndInTheFutureCountsAsNow(t *testing.T) {
 	require.False(t, waiting, "the wait is not an hour long")
 }
 
-// TestAClockOfTheRuntimeThatIsBehind: the ends that it reports are before the starts.
-func TestAClockOfTheRuntimeThatIsBehind(t *testing.T) {
+// TestBackoff_RuntimeClockBehind: the reported ends are before the starts.
+func TestBackoff_RuntimeClockBehind(t *testing.T) {
 	t.Parallel()
 	b, clk := newBackoff(t, lifecycle.BackoffConfig{})
 	starts := 0
@@ -130,7 +130,7 @@ type stopped time.Time
 func (c stopped) Now() time.Time                  { return time.Time(c) }
 func (c stopped) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-func TestTheEndOfAWaitIsMonotonicThoughReportedTimesAreNot(t *testing.T) {
+func TestBackoff_WaitIsMonotonicAlthoughReportedTimesAreNot(t *testing.T) {
 	t.Parallel()
 	base := time.Now() // with a monotonic reading
 	b, err := lifecycle.NewBackoff(lifecycle.BackoffConfig{Clock: stopped(base)})
@@ -142,7 +142,7 @@ func TestTheEndOfAWaitIsMonotonicThoughReportedTimesAreNot(t *testing.T) {
 	require.NotEqual(t, until.Round(0).String(), until.String(), "the end of the wait is monotonic")
 }
 
-func TestZeroEndIsLongAgo(t *testing.T) {
+func TestBackoff_ZeroEndIsLongAgo(t *testing.T) {
 	t.Parallel()
 	b, clk := newBackoff(t, lifecycle.BackoffConfig{})
 	b.Next("c", time.Time{})
@@ -151,7 +151,7 @@ func TestZeroEndIsLongAgo(t *testing.T) {
 	require.Equal(t, 20*time.Second, b.Next("c", clk.Now()))
 }
 
-func TestKeysAreIndependentAndResetForgetsOne(t *testing.T) {
+func TestBackoff_KeysAreIndependent(t *testing.T) {
 	t.Parallel()
 	b, clk := newBackoff(t, lifecycle.BackoffConfig{Initial: time.Second, Max: 3 * time.Second})
 	for range 3 {
@@ -168,7 +168,7 @@ func TestKeysAreIndependentAndResetForgetsOne(t *testing.T) {
 	require.False(t, waiting)
 }
 
-func TestQuietKeysAreForgottenButNotWaitingOnes(t *testing.T) {
+func TestBackoff_IdleKeysExpireButNotWaitingOnes(t *testing.T) {
 	t.Parallel()
 	b, clk := newBackoff(t, lifecycle.BackoffConfig{})
 	for i := range 100 {
@@ -188,9 +188,9 @@ func TestQuietKeysAreForgottenButNotWaitingOnes(t *testing.T) {
 	require.True(t, waiting, "a sweep ended the wait")
 }
 
-// A runtime may lose a container before anybody has seen its end. Then only an end from
+// A runtime may lose a container before its end was seen. Then only an end
 // before its start is known.
-func TestAQuietKeyStartsAfreshWithoutAnEnd(t *testing.T) {
+func TestBackoff_IdleKeyWithoutEndIsReset(t *testing.T) {
 	t.Parallel()
 	b, clk := newBackoff(t, lifecycle.BackoffConfig{})
 	ended := clk.Now()
@@ -204,8 +204,9 @@ func TestAQuietKeyStartsAfreshWithoutAnEnd(t *testing.T) {
 	require.Equal(t, 20*time.Second, b.Next("a", ended))
 }
 
-// The wait after an end counts also where nobody asked for it before the next start.
-func TestAKeyIsNotQuietAfterAnEndThatIsNews(t *testing.T) {
+// The end of a wait makes a key active even if Until was not called before the
+// next start.
+func TestBackoff_NewEndMakesKeyActive(t *testing.T) {
 	t.Parallel()
 	b, clk := newBackoff(t, lifecycle.BackoffConfig{})
 	require.Equal(t, 10*time.Second, b.Next("a", clk.Now()))
@@ -215,7 +216,7 @@ func TestAKeyIsNotQuietAfterAnEndThatIsNews(t *testing.T) {
 	require.Equal(t, 20*time.Second, b.Next("a", ended))
 }
 
-func TestNoDelayOverflows(t *testing.T) {
+func TestBackoff_DelayDoesNotOverflow(t *testing.T) {
 	t.Parallel()
 	b, clk := newBackoff(t, lifecycle.BackoffConfig{Initial: math.MaxInt64 / 3, Max: math.MaxInt64 / 2})
 	for range 5 {
@@ -255,9 +256,9 @@ func TestConfigProblemsAreReportedTogether(t *testing.T) {
 	require.Zero(t, b.Len())
 }
 
-// TestAgainstTheKubeletsRule compares random histories with the rule written
-// down naively, on a clock that does not step.
-func TestAgainstTheKubeletsRule(t *testing.T) {
+// TestBackoff_AgainstTheKubeletsRule compares random histories with a naive
+// implementation of the rule, on a clock that does not step.
+func TestBackoff_AgainstTheKubeletsRule(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))

@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// BackoffState is what a [Backoff] remembers of one key, in a form that outlives
-// the process: its times are those of the wall clock in UTC, and it marshals.
+// BackoffState is the state of one key of a [Backoff] in a form that can be
+// serialized: its times are wall-clock times in UTC.
 type BackoffState struct {
 	// Key is the key.
 	Key string `json:"key"`
 	// Delay is how long the key waits after an end.
 	Delay time.Duration `json:"delay"`
-	// Started is when it last started, Ended the newest end that was reported.
+	// Started is the last start, and Ended is the newest end that was reported.
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended"`
 }
 
-// Snapshot returns the state of every key that is not quiet, by key. Write it down
-// now and then, at the latest when the agent stops, and give it to
-// [Backoff.Restore] in the next one: then a container that crashes all the time
-// does not start its back-off anew with every restart of the agent.
+// Snapshot returns the state of every key that is not idle, sorted by key. A
+// caller that saves it regularly, and when the agent stops, can pass it to
+// [Backoff.Restore] after the restart. Then a crash-looping container does not
+// start its back-off again each time the agent restarts.
 func (b *Backoff) Snapshot() []BackoffState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.cfg.Clock.Now()
 	all := make([]BackoffState, 0, len(b.keys))
 	for key, a := range b.keys {
-		if now.Sub(a.last()) <= b.quiet() {
+		if now.Sub(a.last()) <= b.idlePeriod() {
 			all = append(all, BackoffState{Key: key, Delay: a.delay, Started: onWall(a.started), Ended: onWall(a.since)})
 		}
 	}
@@ -36,13 +36,14 @@ func (b *Backoff) Snapshot() []BackoffState {
 	return all
 }
 
-// onWall strips what means nothing elsewhere, the monotonic reading and the zone.
+// onWall removes the monotonic reading and converts t to UTC.
 func onWall(t time.Time) time.Time { return t.UTC().Round(0) }
 
-// Restore takes up a snapshot. A key that is known already stays as it is, and a
-// state that can't be (a delay that is not positive, an end that could not be written
-// again) is passed over; a delay is at most the maximum. How long ago something was
-// is a matter of wall clocks, once, now; a time in the future counts as now.
+// Restore adds the keys of a snapshot. It ignores keys that already have state,
+// and invalid states: a delay that is not positive, or an end that cannot be
+// marshalled. A delay above the maximum becomes the maximum. The times are
+// compared with the wall clock once, in this call; a time in the future counts
+// as now.
 func (b *Backoff) Restore(states []BackoffState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -38,7 +38,7 @@ func TestBackOffGoesOnAfterARestartOfTheAgent(t *testing.T) {
 	require.Equal(t, 80*time.Second, after.Next("crashes", ended))
 }
 
-func TestWhatASnapshotHas(t *testing.T) {
+func TestSnapshot_Contents(t *testing.T) {
 	t.Parallel()
 	b, clk := newBackoff(t, lifecycle.BackoffConfig{})
 	require.Empty(t, b.Snapshot())
@@ -59,7 +59,7 @@ func TestWhatASnapshotHas(t *testing.T) {
 	require.Equal(t, state.Started.Round(0), state.Started, "a monotonic reading is in it")
 }
 
-func TestWhatIsRestored(t *testing.T) {
+func TestRestore_States(t *testing.T) {
 	t.Parallel()
 	b, clk := newBackoff(t, lifecycle.BackoffConfig{})
 	b.Next("known", clk.Now())

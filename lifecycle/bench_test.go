@@ -13,7 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
-// fullNode has 109 pods on it, as many as a kubelet lets beside one more.
+// fullNode returns a node with 109 pods, so that one more is allowed.
 func fullNode() (*corev1.Node, []*corev1.Pod) {
 	n := machine(nil)
 	n.Status.Allocatable = res("cpu", "16", "memory", "64Gi", "pods", "110")
@@ -26,8 +26,8 @@ func fullNode() (*corev1.Node, []*corev1.Pod) {
 	return n, pods
 }
 
-// BenchmarkFitsAll is one admission on a full node. The kubelet's part of the
-// scheduler builds its own record of all pods for each.
+// BenchmarkFitsAll measures one admission on a full node. The scheduler code in
+// the kubelet builds its own record of all pods for each admission.
 func BenchmarkFitsAll(b *testing.B) {
 	b.Run("pods=109", func(b *testing.B) {
 		n, pods := fullNode()
@@ -39,8 +39,8 @@ func BenchmarkFitsAll(b *testing.B) {
 	})
 }
 
-// BenchmarkPlanPreemption is upstream's BenchmarkGetPodsToPreempt: every pod has
-// to go.
+// BenchmarkPlanPreemption is upstream's BenchmarkGetPodsToPreempt: every pod is
+// a victim.
 func BenchmarkPlanPreemption(b *testing.B) {
 	b.Run("pods=109", func(b *testing.B) {
 		_, pods := fullNode()
@@ -54,8 +54,9 @@ func BenchmarkPlanPreemption(b *testing.B) {
 	})
 }
 
-// BenchmarkTerminate is the end of a pod of two containers and a sidecar that all
-// end at once: what is added to the runtime's own stop.
+// BenchmarkTerminate measures the termination of a pod of two containers and a
+// sidecar that all end at once: the overhead in addition to the runtime's own
+// stop.
 func BenchmarkTerminate(b *testing.B) {
 	b.Run("containers=3", func(b *testing.B) {
 		stop := func(context.Context, string, time.Duration) error { return nil }
@@ -68,7 +69,7 @@ func BenchmarkTerminate(b *testing.B) {
 	})
 }
 
-func TestAPodThatAsksForNothingCostsNoLookAtTheOthers(t *testing.T) {
+func TestFitsResources_NoRequestsSkipsOtherPods(t *testing.T) {
 	n, pods := fullNode()
 	pod := &corev1.Pod{}
 	require.Less(t, testing.AllocsPerRun(100, func() {

@@ -13,10 +13,10 @@ import (
 // [Deadline] was reached.
 var ErrDeadline = errors.New("the grace period is over")
 
-// Deadline is the time by which something must have ended, one for all that has
-// to happen until then: hooks, waiting for one another, stopping. It can only move
-// earlier, and whoever waits notices at once. Make it with [NewDeadline]; all
-// methods may be called by any number of goroutines.
+// Deadline is the time by which a pod or container must have ended. Hooks,
+// waiting for other containers, and stopping share it. It can only move
+// earlier, and every waiting goroutine is notified at once. Create it with
+// [NewDeadline]. It is safe for concurrent use.
 type Deadline struct {
 	clock clock.Clock
 
@@ -25,9 +25,9 @@ type Deadline struct {
 	changed chan struct{} // closed and replaced when at moves
 }
 
-// NewDeadline returns a deadline at the given time of the clock; nil is the system
-// clock. For a grace period give c.Now().Add(grace): the sum keeps the monotonic
-// reading, and a step of the system clock does not matter to it.
+// NewDeadline returns a deadline at the given time of the clock c; nil means
+// the system clock. For a grace period, pass c.Now().Add(grace): the sum keeps
+// the monotonic reading, so a step of the system clock does not affect it.
 func NewDeadline(c clock.Clock, at time.Time) *Deadline {
 	if c == nil {
 		c = clock.RealClock{}
@@ -35,14 +35,14 @@ func NewDeadline(c clock.Clock, at time.Time) *Deadline {
 	return &Deadline{clock: c, at: at, changed: make(chan struct{})}
 }
 
-// At returns the deadline as it is now.
+// At returns the current deadline.
 func (d *Deadline) At() time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.at
 }
 
-// Shorten moves the deadline to t if that is earlier and says whether it was.
+// Shorten moves the deadline to t if t is earlier, and reports whether it did.
 func (d *Deadline) Shorten(t time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -55,21 +55,22 @@ func (d *Deadline) Shorten(t time.Time) bool {
 	return true
 }
 
-// Remaining returns how long it is from now to the deadline, 0 once it is reached.
+// Remaining returns the time from now to the deadline, 0 if the deadline has
+// passed.
 func (d *Deadline) Remaining(now time.Time) time.Duration { return max(0, d.At().Sub(now)) }
 
-// Left is [Deadline.Remaining] from the clock's now.
+// Left returns [Deadline.Remaining] for the clock's current time.
 func (d *Deadline) Left() time.Duration { return d.Remaining(d.clock.Now()) }
 
-// Context returns a context that is done at the deadline, wherever it has moved
-// to by then, with [ErrDeadline] as its cause. It carries no deadline of its own
-// (ctx.Deadline), because a deadline on the wire can't move. A goroutine waits
-// until the context is done; cancel ends it and returns when it has ended, and
-// must be called.
+// Context returns a context that is done when the deadline is reached, even if
+// the deadline moves after the call. Its cause is then [ErrDeadline]. The
+// context has no deadline of its own (ctx.Deadline), because a deadline that
+// was sent to a server cannot move. Context starts a goroutine. The caller must
+// call cancel, which stops the goroutine and returns when it has ended.
 func (d *Deadline) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	ctx, cause := context.WithCancelCause(parent)
 	if d.Left() == 0 {
-		cause(ErrDeadline) // from the beginning, so that nothing begins with it
+		cause(ErrDeadline) // at once, so that no work starts with this context
 	}
 	gone := make(chan struct{})
 	go func() {
@@ -84,7 +85,8 @@ func (d *Deadline) Context(parent context.Context) (ctx context.Context, cancel 
 	}
 }
 
-// wait returns true at the deadline and false when stop is closed before.
+// wait returns true when the deadline is reached, or false if stop is closed
+// first.
 func (d *Deadline) wait(stop <-chan struct{}) bool {
 	for {
 		at, changed := d.State()
@@ -104,8 +106,8 @@ func (d *Deadline) wait(stop <-chan struct{}) bool {
 	}
 }
 
-// State returns the deadline as it is now, and a channel that is closed when it
-// moves from there.
+// State returns the current deadline, and a channel that is closed when the
+// deadline moves.
 func (d *Deadline) State() (at time.Time, moved <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
-// in returns a deadline on the system clock, which in a bubble is a fake one.
+// in returns a deadline on the system clock, which is a fake clock in a bubble.
 func in(d time.Duration) *lifecycle.Deadline { return lifecycle.NewDeadline(nil, time.Now().Add(d)) }
 
-func TestADeadlineOnlyMovesEarlier(t *testing.T) {
+func TestDeadline_OnlyMovesEarlier(t *testing.T) {
 	t.Parallel()
 	d := lifecycle.NewDeadline(nil, epoch().Add(30*time.Second))
 	require.Equal(t, 30*time.Second, d.Remaining(epoch()))
@@ -29,7 +29,7 @@ func TestADeadlineOnlyMovesEarlier(t *testing.T) {
 	require.Zero(t, d.Remaining(epoch().Add(time.Hour)))
 }
 
-func TestItsContextEndsAtTheDeadline(t *testing.T) {
+func TestDeadline_ContextEndsAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start, d := time.Now(), in(30*time.Second)
@@ -44,7 +44,7 @@ func TestItsContextEndsAtTheDeadline(t *testing.T) {
 	})
 }
 
-func TestAShorterSecondDeleteIsHonouredAtOnce(t *testing.T) { // kubernetes#127339
+func TestTerminate_ShorterSecondDeletion(t *testing.T) { // kubernetes#127339
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start, d := time.Now(), in(time.Hour)
@@ -64,7 +64,7 @@ func TestAShorterSecondDeleteIsHonouredAtOnce(t *testing.T) { // kubernetes#1273
 	})
 }
 
-func TestAContextMadeAfterTheDeadlineIsDoneFromTheBeginning(t *testing.T) {
+func TestDeadline_ContextAfterTheDeadlineIsDoneAtOnce(t *testing.T) {
 	t.Parallel()
 	for range 100 {
 		ctx, cancel := in(0).Context(t.Context())
@@ -73,7 +73,7 @@ func TestAContextMadeAfterTheDeadlineIsDoneFromTheBeginning(t *testing.T) {
 	}
 }
 
-func TestACancelledContextLeavesNothingBehind(t *testing.T) {
+func TestDeadline_CancelledContextLeavesNoGoroutine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := in(time.Hour).Context(t.Context())
@@ -89,7 +89,7 @@ func TestACancelledContextLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-func TestManyMoveOneDeadline(t *testing.T) {
+func TestDeadline_ConcurrentShorten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start, d := time.Now(), in(time.Hour)
@@ -107,7 +107,7 @@ func TestManyMoveOneDeadline(t *testing.T) {
 	})
 }
 
-func TestWholeSecondsOfARuntime(t *testing.T) {
+func TestStopGrace_WholeSeconds(t *testing.T) {
 	t.Parallel()
 	for left, want := range map[time.Duration]int64{
 		0: 2, -time.Hour: 2, time.Millisecond: 2, 2 * time.Second: 2, 2*time.Second + 1: 3,
@@ -121,7 +121,7 @@ func TestWholeSecondsOfARuntime(t *testing.T) {
 	}
 }
 
-func TestSecondsOfTheAPI(t *testing.T) {
+func TestSeconds(t *testing.T) {
 	t.Parallel()
 	const most = (1<<63 - 1) / time.Second * time.Second
 	for n, want := range map[int64]time.Duration{
@@ -132,8 +132,9 @@ func TestSecondsOfTheAPI(t *testing.T) {
 	}
 }
 
-// TestAStateSaysWhenItIsOver, so that who keeps it somewhere else can follow it.
-func TestAStateSaysWhenItIsOver(t *testing.T) {
+// TestDeadline_StateReportsMoves: a caller that stores the deadline can follow
+// it.
+func TestDeadline_StateReportsMoves(t *testing.T) {
 	t.Parallel()
 	d := lifecycle.NewDeadline(nil, epoch().Add(time.Minute))
 	at, moved := d.State()
@@ -152,7 +153,7 @@ func TestAStateSaysWhenItIsOver(t *testing.T) {
 }
 
 // Upstream's TestKillContainerGracePeriod.
-func TestGraceOfAKilledContainer(t *testing.T) {
+func TestKillGrace(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name                  string
@@ -184,7 +185,7 @@ func TestGraceOfAKilledContainer(t *testing.T) {
 	}
 }
 
-func TestARestartOfTheAgentGivesNoSecondGracePeriod(t *testing.T) {
+func TestResumedDeadline_NoSecondGracePeriodAfterARestart(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{}
 	now := epoch()

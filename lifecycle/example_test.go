@@ -14,7 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// A container that crashes as soon as it starts.
+// A container crashes as soon as it starts.
 func Example() {
 	clock := testingclock.NewFakeClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
 	backoff, err := lifecycle.NewBackoff(lifecycle.BackoffConfig{Clock: clock})
@@ -42,7 +42,7 @@ func Example() {
 	// 12:01:10 start
 }
 
-// A pod with a sidecar ends: the plan, and what is done about it.
+// A pod with a sidecar is terminated: the plan, and how it is carried out.
 func ExampleTerminate() {
 	always := corev1.ContainerRestartPolicyAlways
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
@@ -71,7 +71,7 @@ func ExampleTerminate() {
 	// <nil>
 }
 
-// A critical pod needs half a cpu on a node that is full.
+// A critical pod needs half a CPU on a full node.
 func ExamplePlanPreemption() {
 	pod := func(name, cpu string) *corev1.Pod {
 		return &corev1.Pod{

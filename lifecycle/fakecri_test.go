@@ -14,7 +14,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
-// onRuntime starts a container that does what p says and returns its runtime.
+// onRuntime starts a container that runs the program p, and returns its
+// runtime.
 func onRuntime(t *testing.T, p fakecri.Program) (n *fakecri.Node, id string) {
 	t.Helper()
 	n, err := fakecri.New(fakecri.Config{Images: fakecri.DemoImages(), Programs: map[string]fakecri.Program{"demo/web:1": p}})
@@ -30,7 +31,8 @@ func onRuntime(t *testing.T, p fakecri.Program) (n *fakecri.Node, id string) {
 	return n, id
 }
 
-// A whole end on a runtime: hook, SIGTERM, SIGKILL, and a second delete meanwhile.
+// A complete termination on a runtime: hook, SIGTERM, SIGKILL, and a second
+// deletion meanwhile.
 func TestTheEndOfAContainerOnARuntime(t *testing.T) {
 	t.Parallel()
 	hang := map[string]fakecri.Exec{"hang": {Runtime: time.Hour}, "quick": {Runtime: time.Second, Stdout: "drained"}, "bad": {ExitCode: 1, Stderr: "no"}}

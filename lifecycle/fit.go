@@ -11,23 +11,23 @@ import (
 
 // Misfit is one reason why a pod does not fit on a node.
 type Misfit struct {
-	// Reason and Message are as in [PodAdmitResult].
+	// Reason and Message have the same meaning as in [PodAdmitResult].
 	Reason, Message string
-	// Resource is what the node has too little of, empty where the misfit is
-	// about something else. What follows is set only beside it: cpu in
-	// thousandths, everything else in its unit.
+	// Resource is the resource that the node has too little of, empty for other
+	// reasons. Requested, Used and Capacity are set only with it: CPU in
+	// millicores, other resources in their own unit.
 	Resource                  corev1.ResourceName
 	Requested, Used, Capacity int64
 }
 
-// Missing returns how much the node lacks for the pod, 0 where the misfit is not
-// about a resource.
+// Missing returns how much of the resource the node lacks, 0 if the reason is
+// not a resource.
 func (m Misfit) Missing() int64 { return plus(m.Requested, m.Used) - m.Capacity }
 
-// FitsAll returns every misfit of a pod on a node that holds others already, in
-// the kubelet's order: resources, node affinity, node name, host ports, taints.
-// None means that the pod fits. Nil pods among the others count for nothing.
-// It is pure.
+// FitsAll returns every reason why pod does not fit on a node that runs others,
+// in the kubelet's order: resources, node affinity, node name, host ports,
+// taints. An empty result means that the pod fits. Nil entries in others are
+// ignored. FitsAll is pure.
 func FitsAll(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node) []Misfit {
 	all := FitsResources(pod, others, node)
 	for _, m := range []*Misfit{
@@ -40,9 +40,9 @@ func FitsAll(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node) []Misfit 
 	return all
 }
 
-// FitsNode says whether the pod may run on the node by its node selector,
-// its required node affinity and its node name; nil if so. A term of the affinity
-// that can't be understood matches nothing.
+// FitsNode checks the pod's node selector, required node affinity and node
+// name. It returns nil if the pod may run on the node. An affinity term that
+// cannot be parsed matches nothing.
 func FitsNode(pod *corev1.Pod, node *corev1.Node) *Misfit {
 	if m := fitsAffinity(pod, node); m != nil {
 		return m
@@ -64,10 +64,10 @@ func fitsName(pod *corev1.Pod, node *corev1.Node) *Misfit {
 	return nil
 }
 
-// FitsTaints says whether the pod may stay on the node in spite of its taints;
-// nil if so. Like the kubelet it looks at NoExecute alone, and never for a static
-// pod: whether a pod is put here is the scheduler's business. A toleration with
-// the operator Lt or Gt (KEP-5471) matches no taint.
+// FitsTaints checks the node's taints. It returns nil if the pod tolerates
+// them. Like the kubelet it checks only NoExecute taints, and none for static
+// pods; the other effects are checked by the scheduler. A toleration with the
+// operator Lt or Gt (KEP-5471) matches no taint.
 func FitsTaints(pod *corev1.Pod, node *corev1.Node) *Misfit {
 	if podspec.IsStatic(pod) {
 		return nil
@@ -81,7 +81,7 @@ func FitsTaints(pod *corev1.Pod, node *corev1.Node) *Misfit {
 	return nil
 }
 
-// Tolerates says whether one of the pod's tolerations matches the taint.
+// Tolerates reports whether one of the pod's tolerations matches the taint.
 func Tolerates(pod *corev1.Pod, taint *corev1.Taint) bool {
 	for i := range pod.Spec.Tolerations {
 		if tolerates(&pod.Spec.Tolerations[i], taint) {
@@ -105,9 +105,10 @@ func tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
 	}
 }
 
-// FitsHostPorts says whether the host ports that the pod wants are free; nil if
-// so. Ports of containers and of sidecars count, those of other init containers
-// do not: they are gone before anything listens.
+// FitsHostPorts checks the host ports that the pod requests. It returns nil if
+// they are free. Ports of containers and sidecars count. Ports of other init
+// containers do not, because these containers have ended before the others
+// listen.
 func FitsHostPorts(pod *corev1.Pod, others []*corev1.Pod) *Misfit {
 	wanted := hostPorts(pod)
 	if len(wanted) == 0 {
@@ -128,14 +129,14 @@ func FitsHostPorts(pod *corev1.Pod, others []*corev1.Pod) *Misfit {
 	return nil
 }
 
-// A hostPort is one port of the node's, on one of its addresses or on all.
+// A hostPort is one port on one or all addresses of the node.
 type hostPort struct {
 	protocol corev1.Protocol
 	ip       string
 	port     int32
 }
 
-// anyIP stands for all addresses of the node.
+// anyIP means all addresses of the node.
 const anyIP = "0.0.0.0"
 
 func (p hostPort) clashes(q hostPort) bool {
@@ -164,9 +165,9 @@ func hostPorts(pod *corev1.Pod) (all []hostPort) {
 	return all
 }
 
-// FitsOS says whether the pod is one for the node's operating system, in Go's
-// spelling: "linux", "windows"; nil if so. The pod's label kubernetes.io/os
-// counts, and spec.os.
+// FitsOS checks the pod's label kubernetes.io/os and spec.os against the node's
+// operating system, in Go's spelling ("linux", "windows"). It returns nil if
+// they match.
 func FitsOS(pod *corev1.Pod, os string) *Misfit {
 	if label, ok := pod.Labels[corev1.LabelOSStable]; ok && label != os {
 		return &Misfit{
@@ -180,8 +181,8 @@ func FitsOS(pod *corev1.Pod, os string) *Misfit {
 	return nil
 }
 
-// FitsGroupsPolicy says whether the node's runtime can do what the pod wants with
-// supplemental groups; nil if so (KEP-3619).
+// FitsGroupsPolicy checks whether the node's runtime supports the pod's
+// supplemental groups policy (KEP-3619). It returns nil if so.
 func FitsGroupsPolicy(pod *corev1.Pod, node *corev1.Node) *Misfit {
 	const strict = corev1.SupplementalGroupsPolicyStrict
 	sc := pod.Spec.SecurityContext

@@ -19,7 +19,7 @@ const (
 	huge      corev1.ResourceName = "hugepages-2Mi"
 )
 
-// res builds a list out of names and quantities.
+// res builds a resource list from names and quantities.
 func res(kv ...string) corev1.ResourceList {
 	l := corev1.ResourceList{}
 	for i := 0; i < len(kv); i += 2 {
@@ -34,7 +34,7 @@ func podAsking(kv ...string) *corev1.Pod {
 	}}}
 }
 
-// machine is upstream's: 10m of cpu, 20 bytes, 32 places.
+// machine is upstream's: 10m of CPU, 20 bytes, 32 pods.
 func machine(labels map[string]string, taints ...corev1.Taint) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "machine1", Labels: labels},
@@ -76,8 +76,8 @@ const (
 	wrongTaints   = "TaintToleration: Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
 )
 
-// Upstream's TestGeneralPredicates, but for what needs a second look at the node:
-// that is in TestTheNodeIsLookedAtAgain.
+// Upstream's TestGeneralPredicates, except the cases that read the node again:
+// those are in TestNodeHandler_ReadsTheNodeAgain.
 func TestGeneralPredicates(t *testing.T) {
 	t.Parallel()
 	foo := corev1.Taint{Key: "foo", Effect: corev1.TaintEffectNoSchedule}
@@ -219,8 +219,8 @@ func TestNodeAffinityOperators(t *testing.T) {
 	require.Nil(t, lifecycle.FitsNode(none, node))
 }
 
-// Amounts beyond what is counted in must not wrap around and look small.
-func TestAmountsBeyondMeasure(t *testing.T) {
+// Amounts beyond int64 must not overflow and look small.
+func TestFitsResources_AmountsBeyondInt64(t *testing.T) {
 	t.Parallel()
 	const most = "9223372036854775807"
 	node := machine(nil)
@@ -242,7 +242,7 @@ func TestAmountsBeyondMeasure(t *testing.T) {
 	require.Len(t, lifecycle.FitsResources(podAsking("memory", "21"), []*corev1.Pod{owing}, node), 1, "nobody holds less than nothing")
 }
 
-func TestSidecarsOverheadAndPodLevelResourcesCount(t *testing.T) {
+func TestFitsResources_SidecarsOverheadAndPodLevelResources(t *testing.T) {
 	t.Parallel()
 	node := machine(nil)
 	node.Status.Allocatable = res("cpu", "4", "pods", "10")
@@ -387,8 +387,8 @@ func TestOperatingSystem(t *testing.T) {
 	}, lifecycle.FitsOS(field("dummyOS"), "linux"))
 }
 
-// Upstream's TestPodAdmissionBasedOnSupplementalGroupsPolicy, the half where the
-// feature exists.
+// Upstream's TestPodAdmissionBasedOnSupplementalGroupsPolicy, the cases in
+// which the feature exists.
 func TestSupplementalGroupsPolicy(t *testing.T) {
 	t.Parallel()
 	with := &corev1.Node{Status: corev1.NodeStatus{Features: &corev1.NodeFeatures{SupplementalGroupsPolicy: new(true)}}}

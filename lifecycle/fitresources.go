@@ -13,14 +13,14 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// FitsResources returns which of the node's allocatable resources are too small
-// for the pod beside others: pods, cpu, memory, ephemeral storage, then the rest
-// by name. Of the others, what they hold counts: see [podspec.Held]. A pod that
-// asks for nothing needs only its place among the pods. It is pure.
+// FitsResources returns the allocatable resources that are too small on the
+// node for pod in addition to others: pods, CPU, memory, ephemeral storage,
+// then the rest by name. The others count with [podspec.Held]. A pod without
+// requests needs only room in the number of pods. FitsResources is pure.
 //
-// An extended resource that the node has never heard of is not counted: it is
-// served by the cluster or by a driver (DRA), and so is one that the pod's status
-// says is served by a driver.
+// An extended resource that the node does not list is not counted: the cluster
+// or a driver (DRA) provides it. A resource that a driver provides according to
+// the pod's status is not counted either.
 func FitsResources(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node) (misfits []Misfit) {
 	allocatable := node.Status.Allocatable
 	places, count := allocatable.Pods().Value(), int64(0)
@@ -65,9 +65,9 @@ func insufficient(name corev1.ResourceName, requested, used, capacity int64) Mis
 	}
 }
 
-// amount is the number in which the kubelet counts a resource: at least 0, and
-// where it does not fit the largest there is. The kubelet's wraps around, so that a
-// pod that asks for too much asks for nothing.
+// amount returns the integer with which the kubelet counts a resource. It is
+// never negative. A value that does not fit counts as the largest int64; in the
+// kubelet it overflows.
 func amount(list corev1.ResourceList, name corev1.ResourceName) int64 {
 	q, scale := list[name], quantity.Scale(0)
 	if name == corev1.ResourceCPU {
@@ -79,11 +79,12 @@ func amount(list corev1.ResourceList, name corev1.ResourceName) int64 {
 	return max(0, q.ScaledValue(scale))
 }
 
-// plus adds two amounts, of which none is negative; the sum is one too.
+// plus returns a + b for amounts that are not negative, at most the largest
+// int64.
 func plus(a, b int64) int64 { return a + min(b, math.MaxInt64-a) }
 
-// counted returns the resources in list that are more than nothing and that a
-// node has a countable amount of, in order.
+// counted returns the resources in list that are above zero and that a node has
+// a countable amount of, in order.
 func counted(list corev1.ResourceList) (names []corev1.ResourceName) {
 	first := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 	for _, name := range first {
@@ -99,14 +100,14 @@ func counted(list corev1.ResourceList) (names []corev1.ResourceName) {
 	return names
 }
 
-// isScalar says whether the scheduler counts the resource though it is none of
-// the basic ones.
+// isScalar reports whether the scheduler counts the resource in addition to the
+// basic ones.
 func isScalar(name corev1.ResourceName) bool {
 	return isExtended(name) || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) ||
 		strings.HasPrefix(string(name), corev1.ResourceAttachableVolumesPrefix) || isPrefixedNative(name)
 }
 
-// isExtended says whether the resource is one that somebody added to Kubernetes.
+// isExtended reports whether the resource is not defined by Kubernetes itself.
 func isExtended(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !isPrefixedNative(name) &&
 		!strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
@@ -116,8 +117,8 @@ func isPrefixedNative(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// withoutForeign returns the pod without the requests that are none of this
-// node's business; it is the same pod if there are none.
+// withoutForeign returns the pod without the requests that this node does not
+// provide. It returns the same pod if it has no such requests.
 func withoutForeign(pod *corev1.Pod, allocatable corev1.ResourceList) *corev1.Pod {
 	inits, initsChanged := ownRequests(pod, pod.Spec.InitContainers, allocatable)
 	mains, mainsChanged := ownRequests(pod, pod.Spec.Containers, allocatable)
@@ -144,13 +145,13 @@ func ownRequests(pod *corev1.Pod, all []corev1.Container, allocatable corev1.Res
 		if !changed {
 			own, changed = slices.Clone(all), true
 		}
-		own[i].Resources = r // its limits too: a missing request is read from them
+		own[i].Resources = r // the limits too: a missing request defaults to the limit
 	}
 	return own, changed
 }
 
-// without returns list without what drop names; it is the same list if that is
-// nothing.
+// without returns list without the names for which drop returns true. It
+// returns the same list if nothing is dropped.
 func without(list corev1.ResourceList, drop func(corev1.ResourceName) bool) corev1.ResourceList {
 	var rest corev1.ResourceList
 	for name := range list {
@@ -168,11 +169,11 @@ func without(list corev1.ResourceList, drop func(corev1.ResourceName) bool) core
 	return rest
 }
 
-// draPrefix starts the names of resources that are device classes (KEP-5004).
+// draPrefix is the prefix of resource names that are device classes (KEP-5004).
 const draPrefix = "deviceclass.resource.kubernetes.io/"
 
-// servedByDriver says whether the container gets the resource from a driver (DRA),
-// as the pod's status says.
+// servedByDriver reports whether, according to the pod's status, the container
+// gets the resource from a driver (DRA).
 func servedByDriver(pod *corev1.Pod, container string, name corev1.ResourceName) bool {
 	claim := pod.Status.ExtendedResourceClaimStatus
 	if claim == nil || !isExtended(name) && !strings.HasPrefix(string(name), draPrefix) {

@@ -12,8 +12,9 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// FuzzPods gives pods and nodes that no API server has seen to everything that
-// decides about them: nothing panics or changes them, and no amount is negative.
+// FuzzPods passes pods and nodes that no API server has validated to all
+// decisions about them: nothing panics or modifies them, and no amount is
+// negative.
 func FuzzPods(f *testing.F) {
 	for _, seed := range []string{
 		`{}`,

@@ -18,13 +18,14 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// maxHookBody is how much of an answer is waited for. A server that keeps its
-// answer open until it has drained holds the hook as long.
+// maxHookBody is how much of a response is read, in bytes. A server that keeps
+// its response open until it has drained keeps the hook running.
 const maxHookBody = 10 << 10
 
-// hookClient returns the client for HTTP hooks, which dial connects. A hook runs once, so that a kept
-// connection would only cost; containers rarely have certificates that anybody
-// could verify, so the kubelet does not, and neither is done here.
+// hookClient returns the client for HTTP hooks; dial opens its connections. A
+// hook runs once, so connections are not kept. Certificates are not verified,
+// as in the kubelet, because containers rarely have certificates that could be
+// verified.
 func hookClient(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -44,8 +45,9 @@ func hookClient(dial func(ctx context.Context, network, address string) (net.Con
 	}
 }
 
-// httpGet asks for the hook's URL. A server that answers HTTPS in plain HTTP is
-// asked again in its own language, without what was meant for encrypted eyes.
+// httpGet sends the hook's request. If the server answers an HTTPS request in
+// plain HTTP, the request is sent again in plain HTTP without its Authorization
+// header.
 func (r *HookRunner) httpGet(ctx context.Context, info HookInfo, get *corev1.HTTPGetAction) ([]byte, error) {
 	req, err := hookRequest(ctx, get, info.Hook, r.cfg.UserAgent)
 	if err != nil {
@@ -70,12 +72,12 @@ func (r *HookRunner) httpGet(ctx context.Context, info HookInfo, get *corev1.HTT
 	return output, nil
 }
 
-// do sends the request and reads a little of the answer. Once there is a status
-// the hook is decided: what happens to the body does not change it.
+// do sends the request and reads the beginning of the response. The result
+// depends only on the status; errors while reading the body are ignored.
 func (r *HookRunner) do(req *http.Request) ([]byte, error) {
 	resp, err := r.cfg.HTTP.Do(req)
 	if resp != nil && resp.Body != nil {
-		defer func() { _ = resp.Body.Close() }() // nothing was written
+		defer func() { _ = resp.Body.Close() }() // only read from
 	}
 	if err != nil {
 		return nil, err
@@ -90,7 +92,7 @@ func (r *HookRunner) do(req *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// hookRequest builds the request, as the kubelet does.
+// hookRequest builds the HTTP request of a hook, as the kubelet does.
 func hookRequest(ctx context.Context, get *corev1.HTTPGetAction, h Hook, userAgent string) (*http.Request, error) {
 	host := get.Host
 	if host == "" {
@@ -108,7 +110,7 @@ func hookRequest(ctx context.Context, get *corev1.HTTPGetAction, h Hook, userAge
 		scheme = "http"
 	}
 	target, err := url.Parse(get.Path)
-	if err != nil || target.Opaque != "" { // whatever it is, it is a path
+	if err != nil || target.Opaque != "" { // treat it as a path
 		target = &url.URL{Path: get.Path}
 	}
 	target.Scheme, target.Host = scheme, net.JoinHostPort(host, strconv.Itoa(port))
@@ -116,8 +118,8 @@ func hookRequest(ctx context.Context, get *corev1.HTTPGetAction, h Hook, userAge
 	if err != nil {
 		return nil, err
 	}
-	if req.URL.Host != target.Host { // a scheme with a slash or the like
-		return nil, fmt.Errorf("%q is no address of %s", req.URL, target.Host)
+	if req.URL.Host != target.Host { // for example a scheme with a slash
+		return nil, fmt.Errorf("URL %q does not have the host %s", req.URL, target.Host)
 	}
 	req.Header = hookHeader(get.HTTPHeaders, userAgent)
 	if name := req.Header.Get("Host"); name != "" {
@@ -126,8 +128,8 @@ func hookRequest(ctx context.Context, get *corev1.HTTPGetAction, h Hook, userAge
 	return req, nil
 }
 
-// hookHeader returns the hook's headers with the two that are sent unless they
-// are written empty.
+// hookHeader returns the hook's headers, with User-Agent and Accept added
+// unless the hook sets them. An empty value removes them.
 func hookHeader(headers []corev1.HTTPHeader, userAgent string) http.Header {
 	h := http.Header{}
 	for _, header := range headers {

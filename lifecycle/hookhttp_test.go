@@ -18,7 +18,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
-// doer records a request and answers it.
+// doer records a request and returns a response.
 type doer struct {
 	req  *http.Request
 	resp *http.Response
@@ -32,7 +32,7 @@ func (d *doer) Do(req *http.Request) (*http.Response, error) {
 
 func ok() *http.Response { return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody} }
 
-// serve starts a server and returns a hook that asks it for path.
+// serve starts a server and returns a hook that requests path.
 func serve(t *testing.T, scheme corev1.URIScheme, server *httptest.Server, path string) lifecycle.Hook {
 	t.Helper()
 	t.Cleanup(server.Close)
@@ -110,7 +110,7 @@ func TestRunHTTPHandler(t *testing.T) {
 }
 
 // Upstream's TestRunHandlerHTTPPort.
-func TestHTTPHooksThatCannotBeAsked(t *testing.T) {
+func TestHTTPHook_InvalidRequests(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
@@ -133,7 +133,8 @@ func TestHTTPHooksThatCannotBeAsked(t *testing.T) {
 	}
 }
 
-// Upstream's TestRunHandlerHttpFailure: an answer beside an error, as clients may.
+// Upstream's TestRunHandlerHttpFailure: a response together with an error, as
+// clients may return.
 func TestRunHandlerHTTPFailure(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("fake http error")
@@ -145,7 +146,7 @@ func TestRunHandlerHTTPFailure(t *testing.T) {
 	require.Equal(t, "http://foo:8080/bar", d.req.URL.String())
 }
 
-func TestHTTPSWithACertificateOfItsOwn(t *testing.T) {
+func TestHook_HTTPSWithASelfSignedCertificate(t *testing.T) {
 	t.Parallel()
 	var got *http.Request
 	h := serve(t, corev1.URISchemeHTTPS, httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -186,8 +187,9 @@ func TestRunHandlerHTTPSFailureFallback(t *testing.T) {
 	require.Equal(t, 1, fallbacks)
 }
 
-// kubernetes#56963: any answer is a success, unless the caller wants otherwise.
-func TestTheStatusCountsOnlyIfAskedFor(t *testing.T) {
+// kubernetes#56963: any response is a success, unless the caller configures
+// otherwise.
+func TestHook_FailOnStatus(t *testing.T) {
 	t.Parallel()
 	status := http.StatusInternalServerError
 	h := serve(t, "", httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -224,7 +226,7 @@ func TestRedirectsStayOnTheirHost(t *testing.T) {
 	require.Equal(t, 1, asked)
 }
 
-// impatient has a deadline come as soon as some of the answer was read.
+// impatient lets the deadline pass as soon as a part of the response was read.
 type impatient struct {
 	http.Client
 	deadline *lifecycle.Deadline
@@ -248,8 +250,9 @@ func (b impatientBody) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// kubernetes#103300: a server that never answers, and one whose answer never ends.
-func TestAServerThatHangs(t *testing.T) {
+// kubernetes#103300: a server that never responds, and one whose response never
+// ends.
+func TestHook_ServerHangs(t *testing.T) {
 	t.Parallel()
 	silent := serve(t, "", httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })), "/")
 	endless := serve(t, "", httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -276,7 +279,7 @@ func TestAServerThatHangs(t *testing.T) {
 	require.Equal(t, "draining", r.Outputs()[0].Output)
 }
 
-func TestALargeAnswerIsNotRead(t *testing.T) {
+func TestHook_LargeResponseIsNotRead(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("x", 1<<20)
 	h := serve(t, "", httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -293,7 +296,7 @@ func TestALargeAnswerIsNotRead(t *testing.T) {
 	require.Empty(t, r.Outputs()[1].Output)
 }
 
-// Whatever a manifest says, a request goes to the host and port that were meant.
+// Whatever a manifest contains, a request goes to the intended host and port.
 func FuzzHTTPHook(f *testing.F) {
 	f.Add("HTTPS", "", "80", "/a?b#c", "Host", "x")
 	f.Add("http", "", "80", "mailto:x", "Foo", "bar")

@@ -15,27 +15,29 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Errors of hooks that a caller tells apart.
+// Errors of hooks.
 var (
-	// ErrContainerExited is why a hook was cancelled whose container has ended.
+	// ErrContainerExited is the cause of the cancellation when the hook's
+	// container has ended.
 	ErrContainerExited = errors.New("the container has exited")
-	// ErrSleepTerminated is what a sleep ends with that was cut short, in the
+	// ErrSleepTerminated is the error of a sleep that was interrupted, in the
 	// kubelet's words.
 	ErrSleepTerminated = errors.New("container terminated before sleep hook finished")
 )
 
-// ExecRunner runs a command in a container; cri.RuntimeService fits. A timeout
-// counts in whole seconds and 0 is none. It must return soon after ctx is done.
+// ExecRunner runs a command in a container; cri.RuntimeService implements it.
+// The timeout is rounded to whole seconds, and 0 means no timeout. ExecSync
+// must return soon after ctx is done.
 type ExecRunner interface {
 	ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout []byte, stderr []byte, err error)
 }
 
-// HTTPDoer sends a request; *http.Client fits.
+// HTTPDoer sends a request; *http.Client implements it.
 type HTTPDoer interface {
 	Do(req *http.Request) (*http.Response, error)
 }
 
-// HookKind is when a hook runs.
+// HookKind is the kind of a hook.
 type HookKind string
 
 // Kinds of hooks.
@@ -46,96 +48,100 @@ const (
 	PreStop HookKind = "preStop"
 )
 
-// Hook is one run of a hook.
+// Hook describes one run of a hook.
 type Hook struct {
-	// Kind is which of the container's hooks. Required.
+	// Kind selects the hook of the container. Required.
 	Kind HookKind
-	// Pod and Container are whose hook it is. They are not modified. Required.
+	// Pod and Container are the owners of the hook. They are not modified.
+	// Required.
 	Pod       *corev1.Pod
 	Container *corev1.Container
-	// ContainerID is the runtime's, for exec.
+	// ContainerID is the runtime's ID of the container, for exec.
 	ContainerID string
-	// PodIP is where an HTTP hook without a host goes.
+	// PodIP is the address for HTTP hooks that name no host.
 	PodIP string
-	// Deadline ends the hook; for preStop the one that the container's stop has
-	// too. Required: a hook without end would hold its pod for ever.
+	// Deadline ends the hook. A preStop hook shares it with the stop of its
+	// container. Required: a hook without a deadline could block its pod for
+	// ever.
 	Deadline *Deadline
-	// Exited is closed when the container ends, which cancels the hook. Optional.
+	// Exited is closed when the container ends, which cancels the hook.
+	// Optional.
 	Exited <-chan struct{}
 }
 
-// HookResult is how a hook ended.
+// HookResult is the result of a hook.
 type HookResult struct {
-	// Err is nil after success and for a container without such a hook. After a
-	// cancelled one it wraps [ErrDeadline], [ErrContainerExited] or the cause of
-	// the context.
+	// Err is nil after success and for a container without such a hook. For a
+	// cancelled hook it wraps [ErrDeadline], [ErrContainerExited] or the cause
+	// of the context.
 	Err error
-	// Message says about Err what the kubelet logs, with the output. It is not
-	// for events: it may hold what only the container should know.
+	// Message is the text that the kubelet logs about Err, with the output. It
+	// must not be used in events, because the output may hold secrets.
 	Message string
 }
 
-// HookInfo is what an observer learns of a hook.
+// HookInfo describes a hook to a [HookObserver].
 type HookInfo struct {
 	Hook
-	// Result and Elapsed are set at the end.
+	// Result and Elapsed are set when the hook has ended.
 	Result  HookResult
 	Elapsed time.Duration
 }
 
 // HookObserver holds optional callbacks. They run synchronously and must not
-// block. Who records Started and Ended knows after a restart of the agent which
-// hooks ran: the kubelet does not.
+// block. A caller that records Started and Ended knows after a restart of the
+// agent which hooks ran; the kubelet does not.
 type HookObserver struct {
-	// Started and Ended are called for each hook that there is.
+	// Started and Ended are called for each hook that exists.
 	Started, Ended func(HookInfo)
-	// HTTPFallback is called when an HTTPS hook worked in plain HTTP
+	// HTTPFallback is called when an HTTPS hook succeeded in plain HTTP
 	// (kubelet_lifecycle_handler_http_fallbacks_total).
 	HTTPFallback func(HookInfo)
-	// SleepTerminated is called when a sleep was cut short
+	// SleepTerminated is called when a sleep was interrupted
 	// (kubelet_sleep_action_terminated_early_total).
 	SleepTerminated func(HookInfo)
 }
 
 // Defaults of a [HookConfig].
 const (
-	// DefaultOutputs is how many outputs are kept.
+	// DefaultOutputs is the number of outputs that are kept.
 	DefaultOutputs = 64
-	// DefaultOutputBytes is how much of each is kept.
+	// DefaultOutputBytes is the number of bytes of each output that are kept.
 	DefaultOutputBytes = 4 << 10
 )
 
 // HookConfig configures a [HookRunner].
 type HookConfig struct {
-	// Exec runs commands. Without it exec hooks fail.
+	// Exec runs commands. Without it, exec hooks fail.
 	Exec ExecRunner
 	// HTTP sends requests. Default: a client without keep-alive, proxy or
-	// verification of certificates, which follows redirects within one host.
+	// certificate verification, which follows redirects within one host.
 	HTTP HTTPDoer
-	// Dial makes the connections of the default HTTP. Default: a [net.Dialer].
+	// Dial opens the connections of the default HTTP client. Default: a
+	// [net.Dialer].
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// UserAgent is sent by HTTP hooks that name none. Default
+	// UserAgent is sent by HTTP hooks that set no User-Agent. Default
 	// "kube-lifecycle/kubeparts".
 	UserAgent string
-	// FailOnStatus makes an HTTP answer other than 2xx and 3xx a failure. The
-	// kubelet takes any answer for a success (kubernetes#56963), and so does the
-	// default.
+	// FailOnStatus makes a hook fail if the HTTP status is not 2xx or 3xx. By
+	// default, and in the kubelet, any response is a success
+	// (kubernetes#56963).
 	FailOnStatus bool
-	// Outputs is how many outputs of hooks are kept, [DefaultOutputs] by
-	// default, and OutputBytes how much of the end of each, [DefaultOutputBytes]
-	// by default.
+	// Outputs is the number of hook outputs that are kept, default
+	// [DefaultOutputs]. OutputBytes is how many bytes of the end of each are
+	// kept, default [DefaultOutputBytes].
 	Outputs, OutputBytes int
-	// Redact changes an output before it is kept or put into a message. It may
-	// modify what it gets. Default: nothing is changed.
+	// Redact removes secrets from an output before it is kept or put into a
+	// message. It may modify its argument. Default: no change.
 	Redact func([]byte) []byte
-	// Events takes the warnings about hooks that failed. Optional.
+	// Events receives warnings about failed hooks. Optional.
 	Events EventRecorder
 	// Clock is the time source for sleeps and durations. Default the system
 	// clock.
 	Clock clock.Clock
 	// Logger receives structured logs. Default: discard.
 	Logger *slog.Logger
-	// Observer sees hooks. Optional.
+	// Observer receives the hooks. Optional.
 	Observer HookObserver
 }
 
@@ -186,8 +192,8 @@ func (c HookConfig) withDefaults() HookConfig {
 	return c
 }
 
-// HookRunner runs the hooks of containers. Make it with [NewHookRunner]; all
-// methods may be called by any number of goroutines.
+// HookRunner runs the hooks of containers. Create it with [NewHookRunner]. It
+// is safe for concurrent use.
 type HookRunner struct {
 	cfg     HookConfig
 	outputs *outputRing
@@ -199,14 +205,14 @@ func NewHookRunner(cfg HookConfig) (*HookRunner, error) {
 		return nil, fmt.Errorf("lifecycle: invalid hook config: %w", err)
 	}
 	cfg = cfg.withDefaults()
-	return &HookRunner{cfg: cfg, outputs: &outputRing{keep: cfg.Outputs}}, nil
+	return &HookRunner{cfg: cfg, outputs: &outputRing{size: cfg.Outputs}}, nil
 }
 
 // Run runs the hook and returns when it has ended: by itself, at its deadline,
-// with its container, or because parent is done. A container without such a hook
-// needs none. A failure is recorded as the event that the kubelet has for it; a
-// hook that was cancelled by parent, and a preStop hook whose container has ended,
-// have not failed. No goroutine outlives the call.
+// with its container, or because parent is done. If the container has no such
+// hook, Run returns at once. A failure is recorded as the kubelet's event. A
+// hook that was cancelled by parent, and a preStop hook whose container has
+// ended, have not failed. No goroutine outlives the call.
 func (r *HookRunner) Run(parent context.Context, h Hook) HookResult {
 	handler, err := h.handler()
 	if err != nil || handler == nil {
@@ -214,19 +220,19 @@ func (r *HookRunner) Run(parent context.Context, h Hook) HookResult {
 	}
 	ctx, cancelDeadline := h.Deadline.Context(parent)
 	defer cancelDeadline()
-	ctx, cancelExited := until(ctx, h.Exited)
+	ctx, cancelExited := untilExited(ctx, h.Exited)
 	defer cancelExited()
 
 	info, start := HookInfo{Hook: h}, r.cfg.Clock.Now()
 	r.cfg.Observer.Started(info)
 	var output []byte
 	var what string
-	if err = ctx.Err(); err == nil { // what is over before it begins does not begin
+	if err = ctx.Err(); err == nil { // do not start a hook that is already over
 		output, what, err = r.run(ctx, info, handler)
 	}
 	output = r.cut(output)
 	if err != nil {
-		info.Result = HookResult{Err: h.why(ctx, err), Message: h.message(what, handler.Exec != nil, err, output)}
+		info.Result = HookResult{Err: h.causeOf(ctx, err), Message: h.message(what, handler.Exec != nil, err, output)}
 		r.cfg.Logger.InfoContext(ctx, "hook failed", "hook", string(h.Kind), "pod", h.Pod.Namespace+"/"+h.Pod.Name,
 			"podUID", h.Pod.UID, "container", h.Container.Name, "err", info.Result.Err)
 	}
@@ -240,7 +246,7 @@ func (r *HookRunner) Run(parent context.Context, h Hook) HookResult {
 	return info.Result
 }
 
-// handler returns what is to be run, nil if there is nothing.
+// handler returns the handler to run, or nil if the container has no such hook.
 func (h Hook) handler() (*corev1.LifecycleHandler, error) {
 	if h.Pod == nil || h.Container == nil || h.Deadline == nil {
 		return nil, errors.New("a hook needs a Pod, a Container and a Deadline")
@@ -248,7 +254,7 @@ func (h Hook) handler() (*corev1.LifecycleHandler, error) {
 	lc := h.Container.Lifecycle
 	switch {
 	case h.Kind != PostStart && h.Kind != PreStop:
-		return nil, fmt.Errorf("there is no hook %q", h.Kind)
+		return nil, fmt.Errorf("unknown kind of hook %q", h.Kind)
 	case lc == nil:
 		return nil, nil
 	case h.Kind == PostStart:
@@ -258,7 +264,7 @@ func (h Hook) handler() (*corev1.LifecycleHandler, error) {
 	}
 }
 
-// run does what the handler says; what names it for a message.
+// run runs the handler. The result what names the handler in messages.
 func (r *HookRunner) run(ctx context.Context, info HookInfo, handler *corev1.LifecycleHandler) (output []byte, what string, err error) {
 	switch {
 	case handler.Exec != nil:
@@ -272,17 +278,17 @@ func (r *HookRunner) run(ctx context.Context, info HookInfo, handler *corev1.Lif
 			r.cfg.Observer.SleepTerminated(info)
 		}
 		return nil, fmt.Sprintf("Sleep lifecycle hook (%d)", handler.Sleep.Seconds), err
-	default: // tcpSocket too, which the API has kept but nobody runs
+	default: // also tcpSocket, which is in the API but not implemented by the kubelet
 		return nil, "", fmt.Errorf("invalid handler: %v", handler)
 	}
 }
 
 func (r *HookRunner) exec(ctx context.Context, h Hook, command []string) ([]byte, error) {
 	if r.cfg.Exec == nil {
-		return nil, errors.New("there is nothing to run commands with")
+		return nil, errors.New("exec hooks are not configured")
 	}
-	// The runtime's own timeout, later than ours, kills the process even if nobody
-	// waits any more.
+	// The runtime's timeout is later than the deadline. It kills the process
+	// even if the agent does not wait any more.
 	timeout := StopGrace(h.Deadline.Left()) + time.Second
 	stdout, stderr, err := r.cfg.Exec.ExecSync(ctx, h.ContainerID, command, timeout)
 	return append(stdout, stderr...), err
@@ -299,17 +305,18 @@ func (r *HookRunner) sleep(ctx context.Context, n int64) error {
 	}
 }
 
-// why says whether the hook failed or was cancelled. A container's end is noticed
-// by its runtime first, so a command that fails with its container may be told
-// before the channel is closed; then the hook counts as failed.
-func (h Hook) why(ctx context.Context, err error) error {
+// causeOf returns the cause of a cancelled hook, or err of a failed one. The
+// runtime learns first that a container ended. A command that fails with its
+// container may therefore return before Exited is closed; then the hook counts
+// as failed.
+func (h Hook) causeOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
 	return err
 }
 
-// message is what the kubelet logs about a hook that failed.
+// message returns the text that the kubelet logs about a failed hook.
 func (h Hook) message(what string, isExec bool, err error, output []byte) string {
 	if what == "" {
 		return fmt.Sprintf("Cannot run handler: %v", err)
@@ -322,8 +329,9 @@ func (h Hook) message(what string, isExec bool, err error, output []byte) string
 	return text
 }
 
-// event records a failure. The caller's context may end by the same deadline or
-// with the same container; if it ends by anything else, the hook was called off.
+// event records a failed hook. The parent context may end by the same deadline
+// or with the same container; if it ends for another reason, the hook was
+// cancelled and no event is sent.
 func (r *HookRunner) event(parent context.Context, h Hook, err error) {
 	cause := context.Cause(parent)
 	calledOff := cause != nil && !errors.Is(cause, ErrDeadline) && !errors.Is(cause, ErrContainerExited)

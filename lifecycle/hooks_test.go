@@ -17,7 +17,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
-// execFunc is a function that runs commands.
+// execFunc is a function that implements ExecRunner.
 type execFunc func(ctx context.Context, id string, cmd []string, timeout time.Duration) ([]byte, []byte, error)
 
 func (f execFunc) ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) ([]byte, []byte, error) {
@@ -31,7 +31,7 @@ func hookRunner(tb testing.TB, cfg lifecycle.HookConfig) *lifecycle.HookRunner {
 	return r
 }
 
-// hook is a hook of kind that does what handler says, with 30 s to do it.
+// hook returns a hook with the given kind and handler and a deadline in 30 s.
 func hook(kind lifecycle.HookKind, handler corev1.LifecycleHandler) lifecycle.Hook {
 	return lifecycle.Hook{
 		Kind: kind,
@@ -93,7 +93,7 @@ func TestRunHandlerExec(t *testing.T) {
 	})
 }
 
-// Upstream's TestRunHandlerExecFailure, and what the pod's events say.
+// Upstream's TestRunHandlerExecFailure, and the pod's events.
 func TestRunHandlerExecFailure(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("invalid command")
@@ -115,11 +115,11 @@ func TestRunHandlerExecFailure(t *testing.T) {
 		require.Equal(t, []string{event}, rec.all, "what a hook says may be a secret") // kubernetes#119541
 	}
 	result := hookRunner(t, lifecycle.HookConfig{}).Run(t.Context(), hook(lifecycle.PreStop, command("ls")))
-	require.EqualError(t, result.Err, "there is nothing to run commands with")
+	require.EqualError(t, result.Err, "exec hooks are not configured")
 }
 
-// Upstream's TestRunHandlerNil, and tcpSocket, which only the API knows.
-func TestHandlersThatNobodyRuns(t *testing.T) {
+// Upstream's TestRunHandlerNil, and tcpSocket, which exists only in the API.
+func TestHook_UnsupportedHandlers(t *testing.T) {
 	t.Parallel()
 	r := hookRunner(t, lifecycle.HookConfig{})
 	tcp := corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}}
@@ -129,7 +129,7 @@ func TestHandlersThatNobodyRuns(t *testing.T) {
 	require.ErrorContains(t, r.Run(t.Context(), hook(lifecycle.PostStart, corev1.LifecycleHandler{})).Err, "invalid handler: ")
 }
 
-func TestHooksThatLackSomething(t *testing.T) {
+func TestHook_MissingFields(t *testing.T) {
 	t.Parallel()
 	r := hookRunner(t, lifecycle.HookConfig{})
 	for name, change := range map[string]func(*lifecycle.Hook){
@@ -194,8 +194,8 @@ func TestRunSleepHandler(t *testing.T) {
 }
 
 // kubernetes#103300 and kubernetes#30042: hooks that never end, and a shorter
-// grace while they run (kubernetes#127339).
-func TestAHookThatHangsEndsAtItsDeadline(t *testing.T) {
+// grace period while they run (kubernetes#127339).
+func TestHook_HangingHookEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rec := &events{}
@@ -221,7 +221,7 @@ func TestAHookThatHangsEndsAtItsDeadline(t *testing.T) {
 	})
 }
 
-func TestAHookIsCancelledWhenItsContainerExits(t *testing.T) {
+func TestHook_CancelledWhenItsContainerExits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rec := &events{}
@@ -239,9 +239,8 @@ func TestAHookIsCancelledWhenItsContainerExits(t *testing.T) {
 	})
 }
 
-// What is over before it begins does not begin: neither the hook of a container that
-// has ended, nor one without time left.
-func TestAHookThatComesTooLateIsNotRun(t *testing.T) {
+// A hook is not started if its container has ended or if no time is left.
+func TestHook_NotStartedAfterTheDeadline(t *testing.T) {
 	t.Parallel()
 	ran, requests := 0, &doer{resp: ok()}
 	r := hookRunner(t, lifecycle.HookConfig{
@@ -271,7 +270,7 @@ func TestAHookThatComesTooLateIsNotRun(t *testing.T) {
 	require.Nil(t, requests.req)
 }
 
-func TestAHookThatItsCallerCancelsHasNotFailed(t *testing.T) {
+func TestHook_CancelledByItsCallerHasNotFailed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rec := &events{}

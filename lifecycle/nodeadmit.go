@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// EventRecorder takes events about pods; client-go's recorder fits.
+// EventRecorder records events about pods; client-go's recorder implements it.
 type EventRecorder interface {
 	Eventf(object apiruntime.Object, eventtype, reason, messageFmt string, args ...any)
 }
@@ -20,8 +20,8 @@ type EventRecorder interface {
 // NodeObserver holds optional callbacks. They run synchronously and must not
 // block.
 type NodeObserver struct {
-	// Preempted is called after a pod was told to go for a critical one, with
-	// what came of it.
+	// Preempted is called after a victim was killed for a critical pod. The
+	// error is that of [NodeConfig.Preempt].
 	Preempted func(preemptor, victim *corev1.Pod, err error)
 }
 
@@ -30,23 +30,24 @@ type NodeConfig struct {
 	// Node returns the node as this agent knows it: its labels, taints and
 	// allocatable resources. It is not modified. Required.
 	Node func(context.Context) (*corev1.Node, error)
-	// FreshNode asks whoever keeps the node, when the one from Node has not the
-	// labels that a pod wants: they may be newer. Default: Node counts.
+	// FreshNode reads the node from the API server. It is called if the labels
+	// of the node from Node do not match the pod, because they may be outdated.
+	// Default: Node.
 	FreshNode func(context.Context) (*corev1.Node, error)
-	// OS is the node's operating system. Default that of this process.
+	// OS is the node's operating system. Default: that of this process.
 	OS string
-	// Allocated says that this node has admitted the pod before. Such a pod,
-	// once it has a start time, is not sent away after a restart of the agent
-	// because labels or taints have changed meanwhile. Default: nobody.
+	// Allocated reports whether this node has admitted the pod before. If such
+	// a pod has a start time, it is not rejected after a restart of the agent
+	// because labels or taints have changed. Default: false for every pod.
 	Allocated func(*corev1.Pod) bool
-	// Preempt ends a victim so that a critical pod fits, and returns when
-	// nothing of it runs; podworker's KillPod with an eviction does. An error
-	// goes to the Observer and the pod is admitted nevertheless: its victim is
-	// on its way out. Default: nobody is preempted.
+	// Preempt kills a victim so that a critical pod fits, and returns when all
+	// its containers have ended, as podworker's KillPod does with an eviction.
+	// An error is passed to the Observer; the critical pod is admitted anyway,
+	// because the victim is being terminated. Default: no preemption.
 	Preempt func(ctx context.Context, victim *corev1.Pod) error
-	// Events takes the warning about each victim. Optional.
+	// Events receives a warning about each victim. Optional.
 	Events EventRecorder
-	// Observer sees preemptions. Optional.
+	// Observer receives preemptions. Optional.
 	Observer NodeObserver
 }
 
@@ -58,10 +59,10 @@ func (c NodeConfig) Validate() error {
 	return nil
 }
 
-// NodeHandler admits the pods that fit on the node, with the kubelet's checks in
-// the kubelet's order, and makes room for critical ones. Make it with
-// [NewNodeHandler]. It may be called for several pods at once, but then each is
-// admitted as if the others were not there.
+// NodeHandler admits the pods that fit on the node. It runs the kubelet's
+// checks in the kubelet's order, and preempts pods for critical ones. Create it
+// with [NewNodeHandler]. It may be called for several pods concurrently, but
+// then each decision ignores the other pods.
 type NodeHandler struct{ cfg NodeConfig }
 
 // NewNodeHandler returns a NodeHandler. The error reports every problem with cfg.
@@ -84,13 +85,14 @@ func NewNodeHandler(cfg NodeConfig) (*NodeHandler, error) {
 	return &NodeHandler{cfg: cfg}, nil
 }
 
-// Admit decides by [FitsOS], [FitsGroupsPolicy] and [FitsAll], and says the first
-// reason why not. If a critical pod lacks nothing but resources, the victims of
-// [PlanPreemption] among the other pods are ended first, one after the other.
+// Admit decides by [FitsOS], [FitsGroupsPolicy] and [FitsAll], and returns the
+// first reason for a rejection. If a critical pod lacks only resources, the
+// victims of [PlanPreemption] among the other pods are killed first, one after
+// the other.
 func (h *NodeHandler) Admit(ctx context.Context, attrs PodAdmitAttributes) PodAdmitResult {
 	pod := attrs.Pod
 	if pod == nil {
-		return refuse(UnexpectedAdmissionError, "there is no pod to admit")
+		return refuse(UnexpectedAdmissionError, "no pod to admit")
 	}
 	node, err := h.cfg.Node(ctx)
 	if err != nil || node == nil {
@@ -103,7 +105,7 @@ func (h *NodeHandler) Admit(ctx context.Context, attrs PodAdmitAttributes) PodAd
 	}
 	misfits := h.misfits(ctx, attrs, node)
 	if podspec.IsCritical(pod) {
-		if misfits, err = h.makeRoom(ctx, attrs, misfits); err != nil {
+		if misfits, err = h.preempt(ctx, attrs, misfits); err != nil {
 			return refuse(UnexpectedAdmissionError, fmt.Sprintf(
 				"Unexpected error while attempting to recover from admission failure: %v", err))
 		}
@@ -114,30 +116,32 @@ func (h *NodeHandler) Admit(ctx context.Context, attrs PodAdmitAttributes) PodAd
 	return PodAdmitResult{Admit: true}
 }
 
-// misfits looks at the node again if its labels are all that is wrong.
+// misfits reads the node again if its labels are the only reason for a
+// rejection.
 func (h *NodeHandler) misfits(ctx context.Context, attrs PodAdmitAttributes, node *corev1.Node) []Misfit {
-	settled := attrs.Pod.Status.StartTime != nil && h.cfg.Allocated(attrs.Pod)
-	look := func(node *corev1.Node) (misfits []Misfit) {
+	wasAdmitted := attrs.Pod.Status.StartTime != nil && h.cfg.Allocated(attrs.Pod)
+	check := func(node *corev1.Node) (misfits []Misfit) {
 		for _, m := range FitsAll(attrs.Pod, attrs.OtherPods, node) {
-			if !settled || m.Reason != NodeAffinity && m.Reason != TaintToleration {
+			if !wasAdmitted || m.Reason != NodeAffinity && m.Reason != TaintToleration {
 				misfits = append(misfits, m)
 			}
 		}
 		return misfits
 	}
-	misfits := look(node)
+	misfits := check(node)
 	if len(misfits) != 1 || misfits[0].Reason != NodeAffinity {
 		return misfits
 	}
 	if fresh, err := h.cfg.FreshNode(ctx); err == nil && fresh != nil {
-		return look(fresh)
+		return check(fresh)
 	}
 	return misfits
 }
 
-// makeRoom returns what stays wrong for a critical pod. Resources don't once its
-// victims were told to go; where something else is wrong nobody has to.
-func (h *NodeHandler) makeRoom(ctx context.Context, attrs PodAdmitAttributes, misfits []Misfit) ([]Misfit, error) {
+// preempt preempts pods for a critical pod and returns the remaining reasons
+// for a rejection. Missing resources are not among them once the victims were
+// killed. If there is another reason, no pod is preempted.
+func (h *NodeHandler) preempt(ctx context.Context, attrs PodAdmitAttributes, misfits []Misfit) ([]Misfit, error) {
 	if len(misfits) == 0 || h.cfg.Preempt == nil {
 		return misfits, nil
 	}

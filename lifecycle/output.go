@@ -7,26 +7,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// HookOutput is what a hook has left behind.
+// HookOutput is the recorded output of a hook.
 type HookOutput struct {
 	PodUID    types.UID
 	Container string
 	Kind      HookKind
-	// Start is when the hook began, Elapsed how long it took.
+	// Start is when the hook started, and Elapsed is how long it ran.
 	Start   time.Time
 	Elapsed time.Duration
-	// Output is the end of what a command wrote or a server answered, redacted.
+	// Output is the end of what the command wrote or the server returned,
+	// redacted.
 	Output string
-	// Err is how the hook ended, as in [HookResult].
+	// Err is the error of the hook, as in [HookResult].
 	Err error
 }
 
-// Outputs returns the outputs that are kept, the oldest first. The slice is the
-// caller's.
+// Outputs returns the recorded outputs, the oldest first. The caller owns the
+// slice.
 func (r *HookRunner) Outputs() []HookOutput { return r.outputs.all() }
 
-// cut returns the end of an output, redacted. It is redacted first: half a secret
-// may look like none.
+// cut returns the redacted end of an output. It redacts before it cuts, because
+// half a secret may not be recognized.
 func (r *HookRunner) cut(output []byte) []byte {
 	if len(output) == 0 {
 		return nil
@@ -35,28 +36,29 @@ func (r *HookRunner) cut(output []byte) []byte {
 	return output[max(0, len(output)-r.cfg.OutputBytes):]
 }
 
-// outputRing keeps the newest outputs, and no more memory than they need.
+// outputRing holds the newest outputs. It allocates no more memory than they
+// need.
 type outputRing struct {
-	keep int
+	size int
 
-	mu   sync.Mutex
-	kept []HookOutput
-	next int // where the oldest is, once keep are there
+	mu      sync.Mutex
+	outputs []HookOutput
+	next    int // index of the oldest once the ring is full
 }
 
 func (r *outputRing) add(o HookOutput) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.kept) < r.keep {
-		r.kept = append(r.kept, o)
+	if len(r.outputs) < r.size {
+		r.outputs = append(r.outputs, o)
 		return
 	}
-	r.kept[r.next] = o
-	r.next = (r.next + 1) % r.keep
+	r.outputs[r.next] = o
+	r.next = (r.next + 1) % r.size
 }
 
 func (r *outputRing) all() []HookOutput {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append(append([]HookOutput(nil), r.kept[r.next:]...), r.kept[:r.next]...)
+	return append(append([]HookOutput(nil), r.outputs[r.next:]...), r.outputs[:r.next]...)
 }

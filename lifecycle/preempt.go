@@ -12,19 +12,19 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// ErrNoVictims says that a critical pod does not fit even if every pod goes that
-// may make room for it.
+// ErrNoVictims means that a critical pod does not fit even if every pod that it
+// may preempt is killed.
 var ErrNoVictims = errors.New("no set of running pods found to reclaim resources")
 
-// Need is an amount of a resource that has to become free: cpu in thousandths,
-// everything else in its unit.
+// Need is an amount of a resource that must become free: CPU in millicores,
+// other resources in their own unit.
 type Need struct {
 	Resource corev1.ResourceName
 	Amount   int64
 }
 
-// Needs returns what the misfits lack of resources; ok is false if there is a
-// misfit of another kind, which no preemption cures.
+// Needs returns the missing resources of misfits. ok is false if one of them is
+// not about a resource, so that preemption cannot help.
 func Needs(misfits []Misfit) (needs []Need, ok bool) {
 	for _, m := range misfits {
 		if m.Resource == "" {
@@ -35,26 +35,27 @@ func Needs(misfits []Misfit) (needs []Need, ok bool) {
 	return needs, true
 }
 
-// PlanPreemption returns which of the running pods must go so that what preemptor
-// needs becomes free, by what they hold. BestEffort pods go before Burstable ones
-// and those before Guaranteed ones: of each class as few go as the classes before
-// it can't spare. Within a class the pod that comes closest to covering the needs
-// goes first, of equally close ones the one that holds less memory, then less
-// cpu, then the one of lower priority, then the younger one. Nobody goes without
-// whom the others would be enough. Only pods that preemptor may preempt are in it:
-// see [podspec.CanPreempt].
+// PlanPreemption returns which of the running pods must be killed so that the
+// needs of preemptor become free. BestEffort pods are killed before Burstable
+// ones, and those before Guaranteed ones; a class loses only as many pods as
+// the classes before it cannot make up for. Within a class, the pod that comes
+// closest to covering the needs is killed first. Among equally close pods the
+// order is: less memory, less CPU, lower priority, younger. A pod is not killed
+// if the other victims are enough without it. Only pods that preemptor may
+// preempt are selected: see [podspec.CanPreempt].
 //
-// The error is [ErrNoVictims] with what stays uncovered. It is pure, and the
-// order of running does not matter to it.
+// The error is [ErrNoVictims] with the needs that stay uncovered.
+// PlanPreemption is pure, and its result does not depend on the order of
+// running.
 func PlanPreemption(preemptor *corev1.Pod, running []*corev1.Pod, needs []Need) ([]*corev1.Pod, error) {
 	var classes [3]candidates // BestEffort, Burstable, Guaranteed
-	var everybody candidates
+	var all candidates
 	for _, pod := range running {
 		if pod == nil || !podspec.CanPreempt(preemptor, pod) {
 			continue
 		}
 		c := candidate{pod: pod, held: holdings(pod, needs)}
-		everybody = append(everybody, c)
+		all = append(all, c)
 		switch podspec.QOSClass(pod) {
 		case corev1.PodQOSBestEffort:
 			classes[0] = append(classes[0], c)
@@ -64,11 +65,11 @@ func PlanPreemption(preemptor *corev1.Pod, running []*corev1.Pod, needs []Need) 
 			classes[1] = append(classes[1], c)
 		}
 	}
-	if left := everybody.cover(needs); len(left) > 0 {
+	if left := all.cover(needs); len(left) > 0 {
 		return nil, fmt.Errorf("%w: %s", ErrNoVictims, needsText(left))
 	}
-	// The dearest class first: from it only what all of the cheaper ones don't
-	// cover, and so on down with what is certain to go.
+	// Start with the most important class: take from it only what all lower
+	// classes cannot cover, then go down with the victims selected so far.
 	var chosen candidates
 	for class := len(classes) - 1; class >= 0; class-- {
 		left := chosen.cover(needs)
@@ -84,8 +85,8 @@ func PlanPreemption(preemptor *corev1.Pod, running []*corev1.Pod, needs []Need) 
 	return victims, nil
 }
 
-// A candidate is a pod that may go, with what it holds of what is needed and of
-// what decides between equals.
+// A candidate is a pod that may be killed, with the amounts that it holds of
+// the needed resources and of those that break ties.
 type candidate struct {
 	pod  *corev1.Pod
 	held map[corev1.ResourceName]int64
@@ -106,7 +107,7 @@ func holdings(pod *corev1.Pod, needs []Need) map[corev1.ResourceName]int64 {
 
 type candidates []candidate
 
-// cover returns what of the needs is left if all of cs go.
+// cover returns the needs that are left if all pods of cs are killed.
 func (cs candidates) cover(needs []Need) (left []Need) {
 	for _, n := range needs {
 		for _, c := range cs {
@@ -119,8 +120,8 @@ func (cs candidates) cover(needs []Need) (left []Need) {
 	return left
 }
 
-// closest picks pods until the needs are covered, and of those no more than it
-// takes. Together cs cover them.
+// closest selects pods until the needs are covered, and removes those that turn
+// out to be unnecessary. All pods of cs together must cover the needs.
 func (cs candidates) closest(needs []Need) (picked candidates) {
 	rest := slices.Clone(cs)
 	for left := needs; len(left) > 0 && len(rest) > 0; {
@@ -136,7 +137,7 @@ func (cs candidates) closest(needs []Need) (picked candidates) {
 	}
 	for i := 0; i < len(picked); {
 		if others := picked[:i].cover(needs); len(picked[i+1:].cover(others)) > 0 {
-			i++ // it takes this one
+			i++ // needed
 			continue
 		}
 		picked = slices.Delete(picked, i, i+1)
@@ -144,7 +145,7 @@ func (cs candidates) closest(needs []Need) (picked candidates) {
 	return picked
 }
 
-// order says which of two pods goes first.
+// order compares two pods; the lesser one is killed first.
 func order(a, b candidate, needs []Need) int {
 	return cmp.Or(
 		cmp.Compare(a.distance(needs), b.distance(needs)),
@@ -156,8 +157,9 @@ func order(a, b candidate, needs []Need) int {
 	)
 }
 
-// distance is how far the pod is from covering the needs: the squares of the
-// parts that stay uncovered, so that each resource weighs the same.
+// distance returns how far the pod is from covering the needs: the sum of the
+// squares of the uncovered fractions, so that each resource has the same
+// weight.
 func (c candidate) distance(needs []Need) (d float64) {
 	for _, n := range needs {
 		if left := float64(n.Amount - c.held[n.Resource]); left > 0 {

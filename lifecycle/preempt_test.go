@@ -17,7 +17,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// running is upstream's set of pods, by name.
+// running returns upstream's set of pods, by name.
 func running() map[string]*corev1.Pod {
 	all := map[string]*corev1.Pod{
 		"tiny":                    podAsking("cpu", "1m", "memory", "1Mi"),
@@ -41,7 +41,7 @@ func running() map[string]*corev1.Pod {
 	return all
 }
 
-// needs are thousandths of cpu, Mi of memory, and places.
+// needs takes millicores of CPU, Mi of memory, and a number of pods.
 func needs(cpu, memory, pods int64) (all []lifecycle.Need) {
 	for _, n := range []lifecycle.Need{
 		{Resource: corev1.ResourceCPU, Amount: cpu},
@@ -127,14 +127,14 @@ func TestGetPodsToPreempt(t *testing.T) {
 	}
 }
 
-func TestTheErrorSaysWhatStaysUncovered(t *testing.T) {
+func TestPlanPreemption_ErrorNamesUncoveredNeeds(t *testing.T) {
 	t.Parallel()
 	pods := running()
 	_, err := lifecycle.PlanPreemption(pods["cluster-critical"], []*corev1.Pod{pods["burstable"]}, needs(150, 90, 3))
 	require.EqualError(t, err, "no set of running pods found to reclaim resources: [(res: cpu, q: 50), (res: pods, q: 2), ]")
 }
 
-func TestOfEqualPodsTheLessImportantAndTheYoungerGo(t *testing.T) {
+func TestPlanPreemption_LowerPriorityAndYoungerFirst(t *testing.T) {
 	t.Parallel()
 	pods := running()
 	make3 := func(change func(i int, pod *corev1.Pod)) []*corev1.Pod {
@@ -166,9 +166,9 @@ func TestOfEqualPodsTheLessImportantAndTheYoungerGo(t *testing.T) {
 	}
 }
 
-// The kubelet takes the one that comes closest first, and keeps it though the others
-// turn out to be enough.
-func TestNobodyGoesInVain(t *testing.T) {
+// The kubelet kills the pod that comes closest first, although the others turn
+// out to be enough.
+func TestPlanPreemption_NoUnnecessaryVictims(t *testing.T) {
 	t.Parallel()
 	both, cpu, memory := podAsking("cpu", "90m", "memory", "90Mi"), podAsking("cpu", "100m", "memory", "50Mi"), podAsking("cpu", "50m", "memory", "100Mi")
 	both.UID, cpu.UID, memory.UID = "both", "cpu", "memory"
@@ -177,7 +177,7 @@ func TestNobodyGoesInVain(t *testing.T) {
 	require.Equal(t, []*corev1.Pod{cpu, memory}, victims)
 }
 
-func TestWhatIsHeldBeyondMeasureCovers(t *testing.T) {
+func TestPlanPreemption_HugeHoldingsCoverTheNeeds(t *testing.T) {
 	t.Parallel()
 	giant := podAsking("memory", "9223372036854775807")
 	pods := []*corev1.Pod{giant, giant, giant}
@@ -188,8 +188,8 @@ func TestWhatIsHeldBeyondMeasureCovers(t *testing.T) {
 	require.Len(t, victims, 1)
 }
 
-// A plan covers what is needed, has no pod twice and none in vain, and does not
-// depend on the order of the pods.
+// A plan covers the needs, has no pod twice and no unnecessary one, and does
+// not depend on the order of the pods.
 func TestPlansOfRandomNodes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {

@@ -7,39 +7,41 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Reasons of a container that waits, as the kubelet writes them.
+// Reasons of waiting containers, as the kubelet writes them.
 const (
-	// CrashLoopBackOff is the reason of a container that ended and waits for its
-	// restart.
+	// CrashLoopBackOff is the reason of a container that ended and waits for
+	// its restart.
 	CrashLoopBackOff = "CrashLoopBackOff"
 	// ImagePullBackOff is the reason of a container whose image could not be
-	// pulled and will be tried again.
+	// pulled; the pull will be retried.
 	ImagePullBackOff = "ImagePullBackOff"
 	// PostStartHookError is the reason of a container that was killed because
 	// its postStart hook failed.
 	PostStartHookError = "PostStartHookError"
 )
 
-// Reasons for which a pod is refused, as the kubelet writes them. Refusals by the
-// scheduler's filters have the filter's name.
+// Reasons of rejected pods, as the kubelet writes them. The scheduler's filters
+// use the filter's name as the reason.
 const (
-	// PodOSSelectorNodeLabelDoesNotMatch is a pod whose kubernetes.io/os label
-	// names another operating system.
+	// PodOSSelectorNodeLabelDoesNotMatch is the reason of a pod whose label
+	// kubernetes.io/os names another operating system.
 	PodOSSelectorNodeLabelDoesNotMatch = "PodOSSelectorNodeLabelDoesNotMatch"
-	// PodOSNotSupported is a pod whose spec.os names another operating system.
+	// PodOSNotSupported is the reason of a pod whose spec.os names another
+	// operating system.
 	PodOSNotSupported = "PodOSNotSupported"
-	// InvalidNodeInfo is a pod that came while nothing is known about the node.
+	// InvalidNodeInfo is the reason when the node could not be read.
 	InvalidNodeInfo = "InvalidNodeInfo"
-	// SupplementalGroupsPolicyNotSupported is a pod that wants Strict on a node
-	// whose runtime can't.
+	// SupplementalGroupsPolicyNotSupported is the reason of a pod that requests
+	// the policy Strict on a node whose runtime does not support it.
 	SupplementalGroupsPolicyNotSupported = "SupplementalGroupsPolicyNotSupported"
-	// UnexpectedAdmissionError is a decision that could not be made.
+	// UnexpectedAdmissionError is the reason when admission failed with an
+	// error.
 	UnexpectedAdmissionError = "UnexpectedAdmissionError"
-	// InsufficientResourcePrefix is put before the name of the resource that the
-	// node has too little of.
+	// InsufficientResourcePrefix is the prefix of the name of a resource that
+	// the node has too little of.
 	InsufficientResourcePrefix = "OutOf"
-	// OutOfCPU, OutOfMemory, OutOfEphemeralStorage and OutOfPods are the reasons
-	// of the common ones.
+	// OutOfCPU, OutOfMemory, OutOfEphemeralStorage and OutOfPods are the
+	// reasons for the common resources.
 	OutOfCPU              = InsufficientResourcePrefix + string(corev1.ResourceCPU)
 	OutOfMemory           = InsufficientResourcePrefix + string(corev1.ResourceMemory)
 	OutOfEphemeralStorage = InsufficientResourcePrefix + string(corev1.ResourceEphemeralStorage)
@@ -52,8 +54,8 @@ const (
 	TaintToleration = "TaintToleration"
 )
 
-// What the scheduler's filters say when they refuse; the message of a refusal is
-// "Predicate NAME failed: " and this.
+// Messages of the scheduler's filters. The message of a rejection is "Predicate
+// NAME failed: " followed by one of them.
 const (
 	nodeAffinityMismatch = "node(s) didn't match Pod's node affinity/selector"
 	nodeNameMismatch     = "node(s) didn't match the requested node name"
@@ -61,17 +63,17 @@ const (
 	taintNotTolerated    = "node(s) had taints that the pod didn't tolerate"
 )
 
-// Reasons and messages of pods that have to go.
+// Reasons and messages of pods that are killed.
 const (
 	// DeadlineExceeded is the reason of a pod that was active for too long, and
 	// of the event about it.
 	DeadlineExceeded = "DeadlineExceeded"
-	// DeadlineExceededMessage goes with it.
+	// DeadlineExceededMessage is the message for [DeadlineExceeded].
 	DeadlineExceededMessage = "Pod was active on the node longer than the specified deadline"
-	// Preempting is the reason of a pod that made room for a critical one, and
-	// of the warning about it.
+	// Preempting is the reason of a pod that was preempted by a critical one,
+	// and of the warning about it.
 	Preempting = "Preempting"
-	// PreemptingMessage goes with it.
+	// PreemptingMessage is the message for [Preempting].
 	PreemptingMessage = "Preempted in order to admit critical pod"
 )
 
@@ -80,30 +82,32 @@ const (
 	// Killing is the reason of the normal event when a container is stopped.
 	Killing = "Killing"
 	// FailedPostStartHook is the reason of the warning about a failed postStart
-	// hook; the output of the hook is not in it, for it may hold secrets.
+	// hook. The event does not contain the hook's output, which may hold
+	// secrets.
 	FailedPostStartHook = "FailedPostStartHook"
-	// PostStartHookFailedMessage goes with it.
+	// PostStartHookFailedMessage is the message for [FailedPostStartHook].
 	PostStartHookFailedMessage = "PostStartHook failed"
 	// FailedPreStopHook is the reason of the warning about a failed preStop hook.
 	FailedPreStopHook = "FailedPreStopHook"
-	// PreStopHookFailedMessage goes with it.
+	// PreStopHookFailedMessage is the message for [FailedPreStopHook].
 	PreStopHookFailedMessage = "PreStopHook failed"
 	// LifecycleHTTPFallback is the reason of the warning when an HTTPS hook was
-	// answered in plain HTTP, and worked.
+	// answered in plain HTTP and then succeeded.
 	LifecycleHTTPFallback = "LifecycleHTTPFallback"
 )
 
-// CrashLoopMessage is the message beside [CrashLoopBackOff], as the kubelet
+// CrashLoopMessage returns the message for [CrashLoopBackOff], as the kubelet
 // writes it.
 func CrashLoopMessage(delay time.Duration, container string, pod *corev1.Pod) string {
 	return fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)",
 		delay, container, pod.Name, pod.Namespace, pod.UID)
 }
 
-// ImagePullMessage is the message beside [ImagePullBackOff], as the kubelet
-// writes it; the event BackOff has it too. The image is named as in the spec.
+// ImagePullMessage returns the message for [ImagePullBackOff], as the kubelet
+// writes it. The event BackOff has the same message. The image is named as in
+// the spec.
 func ImagePullMessage(image string) string { return fmt.Sprintf("Back-off pulling image %q", image) }
 
-// StoppingMessage is the message of the event [Killing] for a container that is
-// stopped for no reason of its own.
+// StoppingMessage returns the message of the event [Killing] for a container
+// that is stopped without a more specific reason.
 func StoppingMessage(container string) string { return "Stopping container " + container }

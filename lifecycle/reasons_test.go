@@ -12,10 +12,10 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
-// A CRI client runs hooks as it is.
+// A CRI client can run hooks.
 var _ lifecycle.ExecRunner = cri.RuntimeService(nil)
 
-// What users grep for, to the byte.
+// Users search for these texts, byte for byte.
 func TestTextsAreTheKubelets(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "u"}}

@@ -8,33 +8,34 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// SyncLoopHandler is asked whether a pod needs a turn although nothing about it
-// has changed. It answers at once and modifies nothing.
+// SyncLoopHandler reports whether a pod needs a sync although it has not
+// changed. It must return at once and must not modify the pod.
 type SyncLoopHandler interface {
 	ShouldSync(pod *corev1.Pod) bool
 }
 
-// SyncHandler is asked in each turn whether the pod must go. It answers at once
-// and modifies nothing.
+// SyncHandler decides in each sync whether the pod must be evicted. It must
+// return at once and must not modify the pod.
 type SyncHandler interface {
 	ShouldEvict(pod *corev1.Pod) ShouldEvictResponse
 }
 
-// ShouldEvictResponse is what a [SyncHandler] answers. The zero value lets the
-// pod stay.
+// ShouldEvictResponse is the answer of a [SyncHandler]. The zero value means
+// that the pod is not evicted.
 type ShouldEvictResponse struct {
-	// Evict says that the pod must go: its status becomes Failed and it is
-	// killed.
+	// Evict reports whether the pod must be evicted: its status becomes Failed
+	// and it is killed.
 	Evict bool
-	// Reason is one word in CamelCase and Message a sentence, for the status.
+	// Reason is one word in CamelCase, and Message is a sentence, for the
+	// status.
 	Reason, Message string
 }
 
-// SyncLoopHandlers are several handlers as one: a pod needs a turn if one of them
-// says so.
+// SyncLoopHandlers combines several handlers: a pod needs a sync if one of them
+// reports so.
 type SyncLoopHandlers []SyncLoopHandler
 
-// ShouldSync asks the handlers until one says yes.
+// ShouldSync reports whether one of the handlers returns true.
 func (hs SyncLoopHandlers) ShouldSync(pod *corev1.Pod) bool {
 	for _, h := range hs {
 		if h.ShouldSync(pod) {
@@ -44,11 +45,11 @@ func (hs SyncLoopHandlers) ShouldSync(pod *corev1.Pod) bool {
 	return false
 }
 
-// SyncHandlers are several handlers as one: the first that wants the pod gone
+// SyncHandlers combines several handlers: the first that evicts the pod
 // decides.
 type SyncHandlers []SyncHandler
 
-// ShouldEvict asks the handlers until one wants the pod gone.
+// ShouldEvict returns the answer of the first handler that evicts the pod.
 func (hs SyncHandlers) ShouldEvict(pod *corev1.Pod) ShouldEvictResponse {
 	for _, h := range hs {
 		if answer := h.ShouldEvict(pod); answer.Evict {
@@ -58,21 +59,21 @@ func (hs SyncHandlers) ShouldEvict(pod *corev1.Pod) ShouldEvictResponse {
 	return ShouldEvictResponse{}
 }
 
-// ActiveDeadline ends pods that were active for longer than
-// spec.activeDeadlineSeconds. It is a [SyncLoopHandler] and a [SyncHandler]. The
-// zero value works on the system clock and the statuses that pods carry. All
-// methods may be called by any number of goroutines.
+// ActiveDeadline evicts pods that were active for longer than
+// spec.activeDeadlineSeconds. It is a [SyncLoopHandler] and a [SyncHandler].
+// The zero value uses the system clock and the statuses in the pods. It is safe
+// for concurrent use.
 type ActiveDeadline struct {
 	// Clock is the time source. Default the system clock.
 	Clock clock.PassiveClock
-	// Status returns the newest status of a pod, which knows its start time
-	// before the pod itself does. Optional; a pod of which it knows nothing
-	// counts by the status that it carries.
+	// Status returns the newest status of a pod, which has the start time
+	// earlier than the pod itself. Optional; if it returns false, the status in
+	// the pod is used.
 	Status func(types.UID) (corev1.PodStatus, bool)
 }
 
-// Due returns when the pod's time is over; false if it has no deadline or has not
-// started. A caller with timers needs no other question.
+// Due returns when the pod exceeds its active deadline; false if it has no
+// deadline or has not started. A caller with timers needs only this method.
 func (a ActiveDeadline) Due(pod *corev1.Pod) (time.Time, bool) {
 	if pod == nil || pod.Spec.ActiveDeadlineSeconds == nil {
 		return time.Time{}, false
@@ -89,7 +90,7 @@ func (a ActiveDeadline) Due(pod *corev1.Pod) (time.Time, bool) {
 	return start.Add(Seconds(*pod.Spec.ActiveDeadlineSeconds)), true
 }
 
-// ShouldSync says whether the pod's time is over.
+// ShouldSync reports whether the pod has exceeded its active deadline.
 func (a ActiveDeadline) ShouldSync(pod *corev1.Pod) bool {
 	due, ok := a.Due(pod)
 	if !ok {
@@ -101,7 +102,8 @@ func (a ActiveDeadline) ShouldSync(pod *corev1.Pod) bool {
 	return !a.Clock.Now().Before(due)
 }
 
-// ShouldEvict says that the pod must go if its time is over, as DeadlineExceeded.
+// ShouldEvict evicts the pod with DeadlineExceeded if it has exceeded its
+// active deadline.
 func (a ActiveDeadline) ShouldEvict(pod *corev1.Pod) ShouldEvictResponse {
 	if !a.ShouldSync(pod) {
 		return ShouldEvictResponse{}

@@ -10,40 +10,43 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Termination is what [Terminate] carries out. The functions are called from
-// several goroutines, for different containers at once.
+// Termination is the input of [Terminate]. Its functions are called from
+// several goroutines, concurrently for different containers.
 type Termination struct {
 	// Plan is the order, from [PlanTermination].
 	Plan TerminationPlan
-	// Deadline is when the pod's grace period is over. It may be shortened
-	// meanwhile. Required.
+	// Deadline is the end of the pod's grace period. It may be shortened during
+	// the termination. Required.
 	Deadline *Deadline
-	// Stop stops a container within grace, whole seconds, as a runtime's
-	// StopContainer does; one that is gone is stopped. When the deadline moves
-	// earlier it is called again for the same container, with less, beside the
-	// call under way, whose ctx is then done; it must return soon after. An error
-	// says that the container may run on. Required.
+	// Stop stops a container within grace, which is in whole seconds, as a
+	// runtime's StopContainer does. It returns nil for a container that does
+	// not exist. When the deadline moves earlier, Stop is called again for the
+	// same container with a shorter grace; the ctx of the previous call is then
+	// done, and that call must return soon after. An error means that the
+	// container may still run. Required.
 	Stop func(ctx context.Context, container string, grace time.Duration) error
-	// PreStop runs a hook until it ends or ctx is done, at the latest at the
-	// deadline. What comes of it is between it and its observers: the container
-	// is stopped in any case. Default: hooks are not run.
+	// PreStop runs a hook until it ends or ctx is done, which is at the latest
+	// at the deadline. Its outcome does not matter here: the container is
+	// stopped in any case. Default: hooks are not run.
 	PreStop func(ctx context.Context, container string, hook *corev1.LifecycleHandler)
 	// Exited returns a channel that is closed when the container has ended by
-	// itself; nil if nobody tells. Its hook is cancelled then. Optional.
+	// itself, or nil if that is not known. Then its hook is cancelled.
+	// Optional.
 	Exited func(container string) <-chan struct{}
 }
 
-// ErrTermination says that a [Termination] cannot be carried out as it is.
-var ErrTermination = errors.New("a termination needs a Deadline, Stop, and one step for each container")
+// ErrTermination means that a [Termination] is incomplete or inconsistent.
+var ErrTermination = errors.New("a Termination needs Deadline, Stop, and exactly one step for each container")
 
-// Terminate stops the containers of the plan in its order and returns when all
-// have ended or could not be stopped; the errors are joined. A container waits for
-// those before it until they have ended, could not be stopped, or the deadline is
-// reached; then it is stopped in what is left, at least [MinimumStopGrace]. So the
-// whole never asks for more than the time to the deadline and 2 s.
+// Terminate stops the containers of the plan in order. It returns when all have
+// ended or could not be stopped; the errors are joined. A container waits for
+// those before it until they have ended, could not be stopped, or the deadline
+// is reached. Then it is stopped within the time that is left, at least
+// [MinimumStopGrace]. So a termination lasts at most 2 s longer than the time
+// to the deadline.
 //
-// A ctx that is done ends everything at once, with its error for each container
-// that was not stopped yet. No goroutine outlives the call.
+// If ctx is done, Terminate stops waiting at once and returns ctx's error for
+// each container that was not stopped yet. No goroutine outlives the call.
 func Terminate(ctx context.Context, t Termination) error {
 	if t.Deadline == nil || t.Stop == nil {
 		return ErrTermination
@@ -59,8 +62,8 @@ func Terminate(ctx context.Context, t Termination) error {
 	var wg sync.WaitGroup
 	for i, s := range t.Plan.Steps {
 		wg.Go(func() {
-			defer close(ended[s.Container]) // also for those who wait for one that failed
-			if err := t.end(ctx, s, ended); err != nil {
+			defer close(ended[s.Container]) // also after a failure: other containers wait for it
+			if err := t.terminate(ctx, s, ended); err != nil {
 				errs[i] = fmt.Errorf("stop container %s: %w", s.Container, err)
 			}
 		})
@@ -69,8 +72,9 @@ func Terminate(ctx context.Context, t Termination) error {
 	return errors.Join(errs...)
 }
 
-// end is one container's way: hook, wait, stop.
-func (t Termination) end(ctx context.Context, s TerminationStep, ended map[string]chan struct{}) error {
+// terminate terminates one container: it runs its hook, waits for others, and stops
+// it.
+func (t Termination) terminate(ctx context.Context, s TerminationStep, ended map[string]chan struct{}) error {
 	grace, cancel := t.Deadline.Context(ctx)
 	defer cancel()
 	var hook sync.WaitGroup
@@ -88,8 +92,9 @@ func (t Termination) end(ctx context.Context, s TerminationStep, ended map[strin
 	return t.stop(ctx, s.Container)
 }
 
-// hook runs the hook and returns when it has ended or its time is over. One that
-// goes on regardless is joined by wg: the end of its container ends it.
+// hook runs the hook and returns when it has ended or its time is over. A hook
+// that does not return in time is joined by wg; it ends when its container
+// ends.
 func (t Termination) hook(ctx context.Context, s TerminationStep, wg *sync.WaitGroup) {
 	if s.PreStop == nil || t.PreStop == nil || ctx.Err() != nil {
 		return
@@ -98,7 +103,7 @@ func (t Termination) hook(ctx context.Context, s TerminationStep, wg *sync.WaitG
 	if t.Exited != nil {
 		exited = t.Exited(s.Container)
 	}
-	ctx, cancel := until(ctx, exited)
+	ctx, cancel := untilExited(ctx, exited)
 	done := make(chan struct{})
 	wg.Go(func() {
 		defer cancel()
@@ -111,18 +116,18 @@ func (t Termination) hook(ctx context.Context, s TerminationStep, wg *sync.WaitG
 	}
 }
 
-// stop stops the container, and asks again with less time whenever the deadline
-// has moved so far that a runtime would kill it sooner.
+// stop stops the container. It calls Stop again with a shorter grace when the
+// deadline has moved so far that the runtime would kill the container earlier.
 func (t Termination) stop(ctx context.Context, container string) error {
 	ctx, cancel := context.WithCancel(ctx)
-	s := stopping{Termination: t, container: container, answers: make(chan stopAnswer)}
+	s := stopping{Termination: t, container: container, results: make(chan stopResult)}
 	defer s.calls.Wait()
 	defer cancel() // of all calls
 	for {
 		_, changed := t.Deadline.State()
-		s.ask(ctx)
+		s.callStop(ctx)
 		select {
-		case a := <-s.answers:
+		case a := <-s.results:
 			if a.err == nil || a.call == s.call {
 				return a.err
 			}
@@ -133,25 +138,25 @@ func (t Termination) stop(ctx context.Context, container string) error {
 	}
 }
 
-// stopping is one container on its way to being stopped.
+// stopping is the state of one container that is being stopped.
 type stopping struct {
 	Termination
 	container string
-	answers   chan stopAnswer
+	results   chan stopResult
 	calls     sync.WaitGroup
 
-	call      int       // the number of the last call, from 1
-	killed    time.Time // when it has killed the container at the latest
+	call      int       // number of the last call, starting with 1
+	killed    time.Time // when the last call kills the container at the latest
 	supersede context.CancelFunc
 }
 
-type stopAnswer struct {
+type stopResult struct {
 	call int
 	err  error
 }
 
-// ask calls Stop if that can end the container sooner than the last call.
-func (s *stopping) ask(ctx context.Context) {
+// callStop calls Stop if that can end the container earlier than the last call.
+func (s *stopping) callStop(ctx context.Context) {
 	now := s.Deadline.clock.Now()
 	grace := StopGrace(s.Deadline.Remaining(now))
 	if s.call > 0 {
@@ -168,23 +173,22 @@ func (s *stopping) ask(ctx context.Context) {
 	s.calls.Go(func() {
 		err := s.Stop(once, s.container, grace)
 		select {
-		case s.answers <- stopAnswer{call, err}: // also of one that was superseded: it may have stopped the container
+		case s.results <- stopResult{call, err}: // a superseded call too: it may have stopped the container
 		case <-ctx.Done():
 		}
 	})
 }
 
-// until returns a context that is done when ended is closed, with
-// [ErrContainerExited] as its cause. The goroutine behind it is gone when cancel
-// has returned.
-func until(parent context.Context, ended <-chan struct{}) (context.Context, context.CancelFunc) {
+// untilExited returns a context that is done when ended is closed; its cause is then
+// [ErrContainerExited]. Its goroutine has ended when cancel has returned.
+func untilExited(parent context.Context, ended <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, cause := context.WithCancelCause(parent)
 	if ended == nil {
 		return ctx, func() { cause(context.Canceled) }
 	}
 	select {
 	case <-ended:
-		cause(ErrContainerExited) // from the beginning
+		cause(ErrContainerExited) // at once, without a race
 	default:
 	}
 	gone := make(chan struct{})

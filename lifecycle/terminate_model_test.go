@@ -16,9 +16,9 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
-// Whatever containers, hooks, the runtime and a second delete do: everything is
-// over 2 s after the deadline, nobody is stopped before those that need it are,
-// and without trouble everybody is stopped.
+// For random containers, hooks, runtimes and second deletions: everything has
+// ended 2 s after the deadline, no container is stopped before those that need
+// it, and without failures every container is stopped.
 func TestTerminationsOfRandomPods(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -99,9 +99,9 @@ func terminateAtRandom(t *testing.T, rng *rand.Rand) {
 	require.LessOrEqual(t, end.Sub(d.At()), 2*time.Second)
 }
 
-// The figure: 100 pods whose processes end at once are gone in at most 1.2 times
-// what the runtime itself takes for a stop.
-func TestAHundredPodsEndAsFastAsTheRuntimeStopsThem(t *testing.T) {
+// Target: 100 pods whose processes end at once are gone in at most 1.2 times
+// the time that the runtime takes for a stop.
+func TestTerminate_HundredPodsConcurrently(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const stopTime = 200 * time.Millisecond

@@ -26,7 +26,8 @@ func sidecar(c corev1.Container) corev1.Container {
 	return c
 }
 
-// podWithSidecars has sc1, an init container, sc2, sc3, and then main and helper.
+// podWithSidecars has the sidecar sc1, an init container, sc2, sc3, and then
+// main and helper.
 func podWithSidecars() *corev1.Pod {
 	return &corev1.Pod{Spec: corev1.PodSpec{
 		InitContainers: []corev1.Container{
@@ -101,7 +102,8 @@ func TestTerminationPlans(t *testing.T) {
 	require.Equal(t, []string{"main", "sc2"}, steps[3].After)
 }
 
-// Whatever runs is in the plan once, and nobody waits for somebody who waits for it.
+// Every running container is in the plan once, and no two containers wait for
+// each other.
 func FuzzPlanTermination(f *testing.F) {
 	f.Add(uint8(0b111111), uint8(0b0110), true)
 	f.Add(uint8(0b010101), uint8(0b1111), false)
@@ -142,7 +144,7 @@ func FuzzPlanTermination(f *testing.F) {
 	})
 }
 
-// A node runs containers that take some time to end after they were told to. All
+// A node runs containers that take some time to end after a stop request. All
 // times are seconds since its start.
 type node struct {
 	start time.Time
@@ -160,7 +162,7 @@ func newNode(takes map[string]time.Duration) *node {
 func (n *node) at() float64 { return time.Since(n.start).Seconds() }
 
 // stop behaves as a runtime: it kills after grace, and returns when ctx is done
-// while the container goes on.
+// while the container keeps running.
 func (n *node) stop(ctx context.Context, name string, grace time.Duration) error {
 	n.mu.Lock()
 	n.told = append(n.told, fmt.Sprintf("%s@%v %v", name, n.at(), grace))
@@ -199,7 +201,8 @@ func TestTerminationOrderingSidecarsInReverseOrder(t *testing.T) {
 	})
 }
 
-// Upstream's TestTerminationOrderingObeysGrace: nobody waits past the deadline.
+// Upstream's TestTerminationOrderingObeysGrace: no container waits past the
+// deadline.
 func TestTerminationOrderingObeysGrace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -213,8 +216,8 @@ func TestTerminationOrderingObeysGrace(t *testing.T) {
 	})
 }
 
-// An error used to burn the grace of those who wait.
-func TestAnErrorReleasesTheFollowers(t *testing.T) {
+// An error must not use up the grace period of waiting containers.
+func TestTerminate_FailedStopReleasesWaitingContainers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(map[string]time.Duration{"sc3": time.Second})
@@ -234,9 +237,9 @@ func TestAnErrorReleasesTheFollowers(t *testing.T) {
 	})
 }
 
-// kubernetes#127339: a second delete with less grace, while a container is being
-// stopped and another waits for it.
-func TestAShorterGraceIsHonouredWhileAContainerStops(t *testing.T) {
+// kubernetes#127339: a second deletion with a shorter grace period, while a
+// container is being stopped and another waits for it.
+func TestTerminate_ShorterGraceDuringAStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(map[string]time.Duration{"main": time.Hour, "sc3": time.Hour})
@@ -255,8 +258,8 @@ func TestAShorterGraceIsHonouredWhileAContainerStops(t *testing.T) {
 	})
 }
 
-// Whole seconds of a runtime must not add up to more than 2 s past the deadline.
-func TestAShorteningByLessThanASecondCounts(t *testing.T) {
+// Rounding to whole seconds must not add up to more than 2 s past the deadline.
+func TestTerminate_ShorteningByLessThanASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(map[string]time.Duration{"main": time.Hour})
@@ -268,7 +271,7 @@ func TestAShorteningByLessThanASecondCounts(t *testing.T) {
 	})
 }
 
-func TestACallThatIgnoresItsCancellationDelaysNothing(t *testing.T) {
+func TestTerminate_CallThatIgnoresCancellationDelaysNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start, d := time.Now(), in(10*time.Minute)
@@ -297,8 +300,9 @@ func TestACallThatIgnoresItsCancellationDelaysNothing(t *testing.T) {
 	})
 }
 
-// A runtime may have stopped the container just when less time is asked for.
-func TestACallIsCancelledByTheNextAndMayStillStopTheContainer(t *testing.T) {
+// A runtime may have stopped the container just when the grace period is
+// shortened.
+func TestTerminate_SupersededCallIsCancelledAndMayStillStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start, d := time.Now(), in(10*time.Minute)
@@ -351,7 +355,7 @@ func TestHookAndStopShareOneDeadline(t *testing.T) {
 	})
 }
 
-func TestAHookThatIgnoresItsEndDelaysNoStop(t *testing.T) {
+func TestTerminate_HookThatIgnoresCancellationDelaysNoStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n, gone := newNode(nil), make(chan struct{})
@@ -367,7 +371,7 @@ func TestAHookThatIgnoresItsEndDelaysNoStop(t *testing.T) {
 	})
 }
 
-func TestAHookEndsWithItsContainer(t *testing.T) {
+func TestHook_EndsWithItsContainer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n, exited := newNode(nil), make(chan struct{})
@@ -384,9 +388,9 @@ func TestAHookEndsWithItsContainer(t *testing.T) {
 	})
 }
 
-// The two as podrunner puts them together: a hook that hangs, cut off at the
-// deadline, and one whose container is gone first.
-func TestAHookRunnerInATermination(t *testing.T) {
+// Hooks and termination as podrunner combines them: a hook that hangs and is
+// cancelled at the deadline, and one whose container ends first.
+func TestTerminate_WithAHookRunner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
@@ -415,7 +419,7 @@ func TestAHookRunnerInATermination(t *testing.T) {
 	})
 }
 
-func TestACancelledTerminationStopsAtOnce(t *testing.T) {
+func TestTerminate_CancelledReturnsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(map[string]time.Duration{"helper": time.Hour})
@@ -432,7 +436,7 @@ func TestACancelledTerminationStopsAtOnce(t *testing.T) {
 	})
 }
 
-func TestTerminationsThatLackSomething(t *testing.T) {
+func TestTerminate_MissingFields(t *testing.T) {
 	t.Parallel()
 	require.ErrorIs(t, lifecycle.Terminate(t.Context(), lifecycle.Termination{Deadline: in(0)}), lifecycle.ErrTermination)
 	n := newNode(nil)

@@ -11,46 +11,46 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// ContainerState is what [PlanTermination] must know of a container: whether
-// there is something to stop.
+// ContainerState is the state of a container that [PlanTermination] needs.
 type ContainerState struct {
-	// Name is the container's name in the spec, or whatever the runtime has that
-	// the spec does not.
+	// Name is the container's name in the spec, or its name in the runtime if
+	// it is not in the spec.
 	Name string
-	// Running is false for one that was only created, and for one that ended.
+	// Running is false for a container that was only created or that has ended.
 	Running bool
-	// PreStopped says that its preStop hook has run already, before a restart of
-	// the agent for example. It is not run twice.
+	// PreStopped reports whether its preStop hook has run already, for example
+	// before a restart of the agent. It is not run again.
 	PreStopped bool
 }
 
-// TerminationStep is one container's end.
+// TerminationStep describes how one container is stopped.
 type TerminationStep struct {
 	// Container is the name of the container that is stopped.
 	Container string
-	// PreStop runs first, at once, however long it takes until the container's
-	// turn; nil if there is none or no time for it. It is shared with the spec.
+	// PreStop is the hook to run first. It is started at once, even if the
+	// container is stopped in a later stage. It is nil if the container has
+	// none or if no time is left. It is shared with the spec.
 	PreStop *corev1.LifecycleHandler
 	// After are the containers that must have ended before this one is stopped.
 	// They are all in the plan.
 	After []string
-	// Stage is 0 for what is stopped at once, and otherwise one more than the
-	// highest of After.
+	// Stage is 0 for containers that are stopped at once, and otherwise one
+	// more than the highest stage in After.
 	Stage int
 }
 
-// TerminationPlan says in which order the containers of a pod are stopped. Steps
-// are sorted by stage, and within one as in the spec.
+// TerminationPlan is the order in which the containers of a pod are stopped.
+// Steps are sorted by stage, and within a stage as in the spec.
 type TerminationPlan struct{ Steps []TerminationStep }
 
-// PlanTermination plans the end of the pod's running containers with the given
-// time left until its deadline (KEP-753). Regular containers are stopped at once,
-// all together, and so are init containers, ephemeral ones, and what the spec
-// does not name. A sidecar waits for the regular and init containers and for the
-// sidecars that come after it in the spec. PreStop hooks, those of sidecars too,
-// begin at once. When no time is left there are no hooks and there is no order.
-// It is pure; states may be in any order, and pod may be nil for one that only
-// the runtime knows.
+// PlanTermination plans how the pod's running containers are stopped; left is
+// the time until the deadline (KEP-753). Regular containers, init containers,
+// ephemeral containers and containers that are not in the spec are stopped at
+// once. A sidecar waits for the regular and init containers and for the
+// sidecars that come after it in the spec. All preStop hooks, also those of
+// sidecars, are started at once. If no time is left, hooks are not run and all
+// containers are stopped at once. PlanTermination is pure. The states may be in
+// any order, and pod may be nil if only the runtime knows it.
 func PlanTermination(pod *corev1.Pod, states []ContainerState, left time.Duration) TerminationPlan {
 	running := map[string]ContainerState{}
 	for _, s := range states {
@@ -62,7 +62,7 @@ func PlanTermination(pod *corev1.Pod, states []ContainerState, left time.Duratio
 	if pod != nil {
 		p.spec(&pod.Spec)
 	}
-	for _, s := range states { // what is left is in no spec
+	for _, s := range states { // the rest is not in the spec
 		p.add(s.Name, nil, nil)
 	}
 	slices.SortStableFunc(p.steps, func(a, b TerminationStep) int { return a.Stage - b.Stage })
@@ -70,13 +70,13 @@ func PlanTermination(pod *corev1.Pod, states []ContainerState, left time.Duratio
 }
 
 type planner struct {
-	running map[string]ContainerState // and not in a step yet
+	running map[string]ContainerState // running and not yet in a step
 	left    time.Duration
 	steps   []TerminationStep
 }
 
 func (p *planner) spec(spec *corev1.PodSpec) {
-	var first, later []string // whom sidecars serve, and sidecars further down
+	var first, later []string // containers that sidecars wait for, and sidecars further down
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
 		first = p.add(c.Name, c.Lifecycle, nil, first...)
@@ -93,7 +93,7 @@ func (p *planner) spec(spec *corev1.PodSpec) {
 	}
 }
 
-// add plans a container, if it runs, and returns the names with its own.
+// add plans a container if it runs, and returns names with its name appended.
 func (p *planner) add(name string, lc *corev1.Lifecycle, after []string, names ...string) []string {
 	state, ok := p.running[name]
 	if !ok {
@@ -116,7 +116,7 @@ func (p *planner) add(name string, lc *corev1.Lifecycle, after []string, names .
 	return append(names, name)
 }
 
-// String prints the plan, a line for each stage.
+// String returns the plan as text, one line for each stage.
 func (p TerminationPlan) String() string {
 	var b strings.Builder
 	stage := -1

@@ -6,24 +6,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ParseCgroup returns the UID of the pod and the id of the container that a cgroup
-// belongs to, as far as its path tells, else the empty string.
+// ParseCgroup returns the UID of the pod and the ID of the container that a cgroup
+// belongs to, according to its path; each is empty if the path does not have it.
 //
-// It knows the paths of the kubelet's cgroupfs and systemd drivers and the names
-// that containerd, CRI-O and Docker give to containers:
+// It supports the paths of the kubelet's cgroupfs and systemd drivers and the names that
+// containerd, CRI-O and Docker give to containers:
 //
 //	/kubepods/burstable/pod8dd2…/62be…
 //	/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod8dd2….slice/cri-containerd-62be….scope
 //	/system.slice/kubepods-burstable-pod8dd2….slice:cri-containerd:62be…
 //
-// The first pod and its first container count, also where a container has cgroups,
-// or a whole node, inside. A container without a pod is the first one that looks so.
+// The first pod in the path and its first container are returned, even if the container
+// has cgroups, or a whole node, inside. Without a pod, the first container in the path is
+// returned.
 func ParseCgroup(path string) (pod types.UID, container string) {
 	for element := range strings.SplitSeq(path, "/") {
 		for part := range strings.SplitSeq(element, ":") {
 			if pod == "" {
 				if pod = podUID(part); pod != "" {
-					container = "" // a node in a container: what it was in does not matter
+					container = "" // a node in a container: the outer container doesn't count
 					continue
 				}
 			}
@@ -35,8 +36,9 @@ func ParseCgroup(path string) (pod types.UID, container string) {
 	return pod, container
 }
 
-// podUID returns the UID in a pod's name, "podUID" or "kubepods-QOS-podUID.slice".
-// In a slice's name dashes are levels, so the UID has underscores instead.
+// podUID returns the UID in the name of a pod's cgroup, "podUID" or
+// "kubepods-QOS-podUID.slice". In the name of a slice, dashes separate levels, so that
+// the UID has underscores instead.
 func podUID(name string) types.UID {
 	if inner, ok := strings.CutSuffix(name, ".slice"); ok {
 		at := strings.LastIndex(inner, "-pod")
@@ -52,8 +54,8 @@ func podUID(name string) types.UID {
 	return uid(rest)
 }
 
-// uid returns s if it looks like the UID of a pod: a UUID or, for static pods, the
-// 32 digits of a hash.
+// uid returns s if it has the form of a pod's UID: a UUID or, for static pods, a hash
+// with 32 digits; otherwise it returns the empty string.
 func uid(s string) types.UID {
 	digits := strings.ReplaceAll(s, "-", "")
 	if len(digits) != 32 || !isHex(digits) {
@@ -62,7 +64,8 @@ func uid(s string) types.UID {
 	return types.UID(s)
 }
 
-// containerID returns the id in a container's name, "ID" or "RUNTIME-ID.scope".
+// containerID returns the ID in the name of a container's cgroup, "ID" or
+// "RUNTIME-ID.scope".
 func containerID(name string) string {
 	const length = 64
 	name = strings.TrimSuffix(name, ".scope")

@@ -25,7 +25,7 @@ const (
 	podUID = "8dd2e6c1-40d5-4b02-9a8f-4c3f2d7f9c11"
 )
 
-// kernel is a watcher of this machine's kernel, for tests that make it kill.
+// kernel is a watcher of this machine's kernel, for tests that cause kills.
 type kernel struct {
 	*testing.T
 	kills  chan oomwatch.Kill
@@ -59,7 +59,7 @@ func watchKernel(t *testing.T) *kernel {
 	return k
 }
 
-// await looks each 20 ms, for at most 10 s.
+// await checks a condition every 20 ms, for at most 10 s.
 func (k *kernel) await(what string, is func() bool) {
 	k.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -73,21 +73,21 @@ func (k *kernel) await(what string, is func() bool) {
 	require.Fail(k, "waited in vain for "+what)
 }
 
-// next returns the next kill, and with it that it is the only one.
+// next returns the next kill and checks that it is the only one.
 func (k *kernel) next() oomwatch.Kill {
 	k.Helper()
 	var kill oomwatch.Kill
 	select {
 	case kill = <-k.kills:
 	case <-time.After(90 * time.Second):
-		require.Fail(k, "no kill was told of")
+		require.Fail(k, "no kill was reported")
 	}
 	k.Logf("told %s after the kernel's line: %s", time.Since(kill.Time).Round(time.Millisecond), kill.String())
 	k.quiet()
 	return kill
 }
 
-// quiet waits until the counters, too, have had their say.
+// quiet waits until the counters would have reported another kill.
 func (k *kernel) quiet() {
 	k.Helper()
 	select {
@@ -97,7 +97,7 @@ func (k *kernel) quiet() {
 	}
 }
 
-// cgroup makes a cgroup with settings of the form "file=value".
+// cgroup creates a cgroup with settings of the form "file=value".
 func (k *kernel) cgroup(path string, settings ...string) string {
 	k.Helper()
 	dir := filepath.Join(mount, path)
@@ -112,7 +112,7 @@ func (k *kernel) cgroup(path string, settings ...string) string {
 	return dir
 }
 
-// pod makes the cgroups of a pod and of a container in it, and returns the latter.
+// pod creates the cgroups of a pod and of a container in it, and returns the latter.
 func (k *kernel) pod(id string, podSettings, containerSettings []string) string {
 	k.Helper()
 	k.cgroup("kubepods", "cgroup.subtree_control=+memory")
@@ -120,7 +120,7 @@ func (k *kernel) pod(id string, podSettings, containerSettings []string) string 
 	return k.cgroup("kubepods/pod"+podUID+"/"+id, containerSettings...)
 }
 
-// run starts a program in a cgroup; it is killed when the test ends, if it is not before.
+// run starts a program in a cgroup; it is killed when the test ends at the latest.
 func (k *kernel) run(cgroup string, scoreAdj int, command string) *exec.Cmd {
 	k.Helper()
 	dir, err := os.Open(cgroup)
@@ -136,12 +136,12 @@ func (k *kernel) run(cgroup string, scoreAdj int, command string) *exec.Cmd {
 	return cmd
 }
 
-// hog takes memory without end: a line of zeros that never ends.
+// hog allocates memory without limit: an endless line of zeros.
 const hog = "busybox tail -n 1 /dev/zero"
 
 var containerID = strings.Repeat("62be", 16)
 
-func TestCgroup2AContainersOwnLimit(t *testing.T) {
+func TestCgroup2_ContainerLimit(t *testing.T) {
 	k := watchKernel(t)
 	container := k.pod(containerID, nil, []string{"memory.max=32M"})
 	cmd := k.run(container, 0, hog)
@@ -156,7 +156,7 @@ func TestCgroup2AContainersOwnLimit(t *testing.T) {
 	require.Equal(t, 1, kill.Kills)
 }
 
-func TestCgroup2ThePodsLimit(t *testing.T) {
+func TestCgroup2_PodLimit(t *testing.T) {
 	k := watchKernel(t)
 	container := k.pod(containerID, []string{"memory.max=32M"}, nil)
 	k.run(container, 0, hog)
@@ -167,8 +167,8 @@ func TestCgroup2ThePodsLimit(t *testing.T) {
 	require.Equal(t, containerID, kill.ContainerID)
 }
 
-// Three die, oom_kill rises by four.
-func TestCgroup2AGroup(t *testing.T) {
+// Three processes are killed, oom_kill rises by four.
+func TestCgroup2_GroupKill(t *testing.T) {
 	k := watchKernel(t)
 	container := k.pod(containerID, nil, []string{"memory.max=32M", "memory.oom.group=1"})
 	k.run(container, 0, "sleep 1000")
@@ -184,7 +184,7 @@ func TestCgroup2AGroup(t *testing.T) {
 	require.Equal(t, cmd.Process.Pid, kill.PID)
 }
 
-func TestCgroup2TheMachine(t *testing.T) {
+func TestCgroup2_Machine(t *testing.T) {
 	k := watchKernel(t)
 	container := k.pod(containerID, nil, nil)
 	cmd := k.run(container, 1000, hog)
@@ -197,20 +197,20 @@ func TestCgroup2TheMachine(t *testing.T) {
 	require.Equal(t, 1000, kill.OOMScoreAdj)
 }
 
-func TestCgroup2NobodyToKill(t *testing.T) {
+func TestCgroup2_NoProcessToKill(t *testing.T) {
 	k := watchKernel(t)
 	container := k.pod(containerID, nil, []string{"memory.max=32M"})
 	k.run(container, -1000, hog)
 	select {
 	case <-k.nobody:
 	case <-time.After(90 * time.Second):
-		require.Fail(t, "nobody was not told of")
+		require.Fail(t, "the dump without a kill was not reported")
 	}
 	k.quiet()
 }
 
-// Without the log the counters know as much as they count.
-func TestCgroup2CountersAlone(t *testing.T) {
+// Without the log, the counters report only the cgroup and the number of kills.
+func TestCgroup2_CountersAlone(t *testing.T) {
 	k := watchKernel(t)
 	container := k.pod(containerID, nil, []string{"memory.max=32M"})
 	counters, err := oomwatch.NewCounters(oomwatch.CountersConfig{Mount: mount, Parent: "/kubepods"})

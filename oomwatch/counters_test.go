@@ -41,7 +41,7 @@ func (f tree) v1(cgroup string, own int) {
 	f.write(cgroup, "memory.oom_control", fmt.Sprintf("oom_kill_disable 0\nunder_oom 0\noom_kill %d\n", own))
 }
 
-// look returns what a look tells, as "cgroup n", or "cgroup group n".
+// look returns what Look emits, as "cgroup n", or "cgroup group n".
 func look(c *oomwatch.Counters) (told []string) {
 	c.Look(func(s oomwatch.Sighting) {
 		told = append(told, strings.Join(strings.Fields(fmt.Sprintf("%s %s %d", s.Kill.VictimCgroup, s.Kill.Kind, s.Kill.Kills)), " "))
@@ -58,7 +58,7 @@ func counters(t *testing.T) (tree, *oomwatch.Counters) {
 	return f, c
 }
 
-func TestTheFirstLookTellsNothingAndLaterOnesWhatRose(t *testing.T) {
+func TestCounters_FirstReadEmitsNothing(t *testing.T) {
 	f, c := counters(t)
 	f.v2("kubepods", 0, 3)
 	f.v2("kubepods/a", 1, 3)
@@ -72,8 +72,8 @@ func TestTheFirstLookTellsNothingAndLaterOnesWhatRose(t *testing.T) {
 	require.Empty(t, look(c))
 }
 
-// What can't be read for once, at the first look or later, is neither new nor gone.
-func TestLook_MissesACgroupForOnce(t *testing.T) {
+// A cgroup that can't be read once, at the first read or later, counts neither as new nor as removed.
+func TestCounters_UnreadableCgroupIsReportedLater(t *testing.T) {
 	f, c := counters(t)
 	f.v2("kubepods", 0, 3)
 	f.v2("kubepods/a", 1, 3)
@@ -94,14 +94,14 @@ func TestLook_MissesACgroupForOnce(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(f.mount, "kubepods/a/memory.events.local"), 0o755))
 	f.v2("kubepods", 0, 4)
 	f.v2("kubepods/a/x", 3, 3)
-	require.Empty(t, look(c), "of the child, which can't be read")
+	require.Empty(t, look(c), "the child can't be read")
 	require.NoError(t, os.Remove(filepath.Join(f.mount, "kubepods/a/memory.events.local")))
 	f.v2("kubepods/a", 1, 4)
 	require.Equal(t, []string{"/kubepods/a/x 1"}, look(c))
 	require.Empty(t, look(c))
 }
 
-func TestANewCgroupBeginsAtZero(t *testing.T) {
+func TestCounters_NewCgroupStartsAtZero(t *testing.T) {
 	f, c := counters(t)
 	require.Empty(t, look(c), "no pods yet")
 	f.v2("kubepods", 0, 1)
@@ -109,7 +109,7 @@ func TestANewCgroupBeginsAtZero(t *testing.T) {
 	require.Equal(t, []string{"/kubepods/a 1"}, look(c))
 }
 
-func TestTheKillsOfACgroupThatIsGoneAreItsParents(t *testing.T) {
+func TestCounters_KillsOfARemovedCgroupCountForItsParent(t *testing.T) {
 	f, c := counters(t)
 	f.v2("kubepods", 0, 0)
 	f.v2("kubepods/a", 0, 0)
@@ -120,13 +120,13 @@ func TestTheKillsOfACgroupThatIsGoneAreItsParents(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(f.mount, "kubepods/a/x")))
 	require.Equal(t, []string{"/kubepods/a 2"}, look(c))
 	require.NoError(t, os.RemoveAll(filepath.Join(f.mount, "kubepods/a")))
-	require.Empty(t, look(c), "they were told")
+	require.Empty(t, look(c), "they were reported before")
 	f.v2("kubepods", 0, 3)
 	require.Equal(t, []string{"/kubepods 1"}, look(c))
 }
 
-// A kill between the reading of the parent and of the child.
-func TestAParentThatIsBehindItsChildTellsNothingTwice(t *testing.T) {
+// A kill between reading the parent and reading the child.
+func TestCounters_LateParentReportsNothingTwice(t *testing.T) {
 	f, c := counters(t)
 	f.v2("kubepods", 0, 0)
 	f.v2("kubepods/a", 0, 0)
@@ -137,7 +137,7 @@ func TestAParentThatIsBehindItsChildTellsNothingTwice(t *testing.T) {
 	require.Empty(t, look(c))
 }
 
-func TestAGroupKillIsToldAsOne(t *testing.T) {
+func TestCounters_GroupKillIsOneKill(t *testing.T) {
 	f, c := counters(t)
 	f.v2("kubepods/a", 0, 0)
 	require.Empty(t, look(c))
@@ -145,7 +145,7 @@ func TestAGroupKillIsToldAsOne(t *testing.T) {
 	require.Equal(t, []string{"/kubepods/a group 3"}, look(c))
 }
 
-func TestAnotherCgroupOfTheSameNameIsNotTheOldOne(t *testing.T) {
+func TestCounters_RecreatedCgroupStartsAtZero(t *testing.T) {
 	f, c := counters(t)
 	f.v2("kubepods/a", 5, 5)
 	require.Empty(t, look(c))
@@ -153,7 +153,7 @@ func TestAnotherCgroupOfTheSameNameIsNotTheOldOne(t *testing.T) {
 	require.Equal(t, []string{"/kubepods/a 1"}, look(c))
 }
 
-func TestVersion1AndFilesThatSayNothing(t *testing.T) {
+func TestCounters_CgroupV1AndEmptyFiles(t *testing.T) {
 	f, c := counters(t)
 	require.NoError(t, os.Remove(filepath.Join(f.mount, "cgroup.controllers")))
 	f.v1("kubepods", 0)
@@ -165,14 +165,14 @@ func TestVersion1AndFilesThatSayNothing(t *testing.T) {
 	require.Equal(t, []string{"/kubepods/a 2"}, look(c))
 }
 
-func TestWatchingNeedsAMemoryController(t *testing.T) {
+func TestCounters_RequireAMemoryController(t *testing.T) {
 	f, c := counters(t)
 	require.NoError(t, os.Remove(filepath.Join(f.mount, "cgroup.controllers")))
-	require.ErrorContains(t, c.Watch(t.Context(), oomwatch.Position{}, func(oomwatch.Sighting) {}), "has no memory controller")
+	require.ErrorContains(t, c.Watch(t.Context(), oomwatch.Position{}, func(oomwatch.Sighting) {}), "no memory controller in ")
 }
 
-// All is quiet as long as the kernel's count of all kills is.
-func TestCountersAreReadWhenTheKernelHasKilled(t *testing.T) {
+// The cgroups are not read as long as the kernel's count of all kills doesn't rise.
+func TestCounters_AreReadWhenTheKernelHasKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := tree{t, t.TempDir()}
 		c, err := oomwatch.NewCounters(oomwatch.CountersConfig{

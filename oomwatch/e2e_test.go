@@ -27,7 +27,7 @@ type real struct {
 	*testing.T
 	v2     bool
 	mount  string
-	parent string // "/name", as the kernel says it
+	parent string // "/name", as the kernel logs it
 	pids   []int  // started
 
 	watcher *oomwatch.Watcher
@@ -55,11 +55,11 @@ func onThisKernel(t *testing.T) *real {
 	return r
 }
 
-// cgroup makes a cgroup below the parent, with a limit in MiB or none, and returns it as
-// the kernel says it. It goes when the test ends, and all that runs in it.
+// cgroup creates a cgroup below the parent, with a limit in MiB or none, and returns its
+// path as the kernel logs it. The cgroup and its processes are removed when the test ends.
 func (r *real) cgroup(path string, limit int) string {
 	r.Helper()
-	require.LessOrEqual(r, limit, 64, "the machine is not ours")
+	require.LessOrEqual(r, limit, 64, "tests must not use much memory of the machine")
 	cgroup := filepath.Join(r.parent, path)
 	dir := filepath.Join(r.mount, cgroup)
 	require.NoError(r, os.Mkdir(dir, 0o755))
@@ -85,7 +85,7 @@ func (r *real) cgroup(path string, limit int) string {
 	return cgroup
 }
 
-// pod makes the cgroups of a pod and of its container, with limits in MiB or none.
+// pod creates the cgroups of a pod and of its container, with limits in MiB or none.
 func (r *real) pod(podLimit, containerLimit int) (pod, container string) {
 	r.Helper()
 	pod = r.cgroup("pod"+string(realPod), podLimit)
@@ -105,7 +105,7 @@ func (r *real) run(cgroup, script string) *exec.Cmd {
 	return cmd
 }
 
-// zeros takes memory without end: a line of zeros that never ends.
+// zeros allocates memory without limit: an endless line of zeros.
 const zeros = "exec tail -n 1 /dev/zero"
 
 // watch watches until stop is called or the test ends.
@@ -137,7 +137,7 @@ func (r *real) watch(resume oomwatch.Position, change ...func(*oomwatch.Config))
 	})
 }
 
-// heldFile is /dev/kmsg, which is not read while the gate is closed.
+// heldFile is /dev/kmsg; reads block while the gate is closed.
 type heldFile struct {
 	*os.File
 	r *real
@@ -158,7 +158,7 @@ func (f heldFile) Read(b []byte) (int, error) {
 	return f.File.Read(b)
 }
 
-// handle notes a kill in the test's cgroups, or of its processes.
+// handle records a kill in the test's cgroups, or of its processes.
 func (r *real) handle(_ context.Context, kill oomwatch.Kill) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,8 +169,8 @@ func (r *real) handle(_ context.Context, kill oomwatch.Kill) {
 	}
 }
 
-// told waits until n kills are told, and then until the counters too, and what waited for
-// them, have had their say: no more are.
+// told waits until n kills are reported, and then until the counters would have reported
+// more: there must be no more.
 func (r *real) told(n int) []oomwatch.Kill {
 	r.Helper()
 	look := func() []oomwatch.Kill {
@@ -185,7 +185,7 @@ func (r *real) told(n int) []oomwatch.Kill {
 	return look()
 }
 
-// await looks each 20 ms, for at most 20 s.
+// await checks a condition every 20 ms, for at most 20 s.
 func (r *real) await(what string, is func() bool) {
 	r.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -205,7 +205,7 @@ func (r *real) requireTheContainers(kill oomwatch.Kill) {
 	require.Equal(r, realContainer, kill.ContainerID)
 }
 
-func TestE2EAContainersOwnLimit(t *testing.T) {
+func TestE2E_ContainerLimit(t *testing.T) {
 	r := onThisKernel(t)
 	_, container := r.pod(0, 16)
 	r.watch(oomwatch.Position{})
@@ -223,7 +223,7 @@ func TestE2EAContainersOwnLimit(t *testing.T) {
 	require.WithinRange(t, kill.Time, began.Add(-50*time.Millisecond), time.Now())
 }
 
-func TestE2EAChildDiesAndItsParentLives(t *testing.T) {
+func TestE2E_ChildDiesAndParentSurvives(t *testing.T) {
 	r := onThisKernel(t)
 	_, container := r.pod(0, 16)
 	r.watch(oomwatch.Position{})
@@ -238,7 +238,7 @@ func TestE2EAChildDiesAndItsParentLives(t *testing.T) {
 	require.Equal(t, "sleep\n", string(status))
 }
 
-func TestE2EThePodsLimit(t *testing.T) {
+func TestE2E_PodLimit(t *testing.T) {
 	r := onThisKernel(t)
 	pod, container := r.pod(16, 0)
 	r.watch(oomwatch.Position{})
@@ -251,7 +251,7 @@ func TestE2EThePodsLimit(t *testing.T) {
 	require.Equal(t, cmd.Process.Pid, kill.PID)
 }
 
-func TestE2EThreeOneAfterTheOther(t *testing.T) {
+func TestE2E_ThreeKillsInARow(t *testing.T) {
 	r := onThisKernel(t)
 	_, container := r.pod(0, 16)
 	r.watch(oomwatch.Position{})
@@ -265,9 +265,9 @@ func TestE2EThreeOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// The kernel writes ten dumps in five seconds; of the other kills it names the process
-// only, and the counters their cgroup.
-func TestE2EThirtyInFiveSecondsWhileTheReaderIsHeld(t *testing.T) {
+// The kernel writes at most ten dumps in five seconds; for the other kills it logs only the
+// process, and the counters supply the cgroup.
+func TestE2E_ThirtyKillsInFiveSecondsWithAStoppedReader(t *testing.T) {
 	r := onThisKernel(t)
 	_, container := r.pod(0, 16)
 	r.watch(oomwatch.Position{})
@@ -301,7 +301,7 @@ func TestE2EThirtyInFiveSecondsWhileTheReaderIsHeld(t *testing.T) {
 	t.Logf("%d of 30 with the kernel's dump, %d records lost", named, r.lost)
 }
 
-func TestE2EARestartTellsWhatHappenedMeanwhileOnly(t *testing.T) {
+func TestE2E_RestartReportsOnlyNewKills(t *testing.T) {
 	r := onThisKernel(t)
 	_, container := r.pod(0, 16)
 	r.watch(oomwatch.Position{})
@@ -321,7 +321,7 @@ func TestE2EARestartTellsWhatHappenedMeanwhileOnly(t *testing.T) {
 	r.told(2)
 }
 
-func TestE2EALookAlikeIsNotAKill(t *testing.T) {
+func TestE2E_ForgedLineIsNotAKill(t *testing.T) {
 	r := onThisKernel(t)
 	_, container := r.pod(0, 16)
 	r.watch(oomwatch.Position{})
@@ -340,7 +340,7 @@ func TestE2EALookAlikeIsNotAKill(t *testing.T) {
 }
 
 // The kernel's line with both cgroups is too long for one record.
-func TestE2EAPathThatFillsARecord(t *testing.T) {
+func TestE2E_PathThatFillsARecord(t *testing.T) {
 	r := onThisKernel(t)
 	_, inner := r.pod(0, 0)
 	path := strings.TrimPrefix(inner, r.parent+"/")
@@ -356,9 +356,9 @@ func TestE2EAPathThatFillsARecord(t *testing.T) {
 	require.Equal(t, cmd.Process.Pid, kill.PID)
 }
 
-// Kills at the limits of cgroups count in the kernel's sum, too, which is what the
-// counters wait for.
-func TestE2ECountersAlone(t *testing.T) {
+// Kills at the limits of cgroups also count in the kernel's total, whose rise makes the
+// counters be read.
+func TestE2E_CountersAlone(t *testing.T) {
 	r := onThisKernel(t)
 	_, container := r.pod(0, 16)
 	r.watch(oomwatch.Position{}, func(c *oomwatch.Config) { c.Sources = c.Sources[1:] })

@@ -11,8 +11,8 @@ import (
 	"github.com/kubeparts/kubeparts/oomwatch"
 )
 
-// 700 dumps of 80 records: what is not told is lost, and counted, to the line.
-func TestAFloodIsReadOrCounted(t *testing.T) {
+// 700 dumps of 80 records: every record that is not reported is counted as lost.
+func TestKmsg_FloodIsReadOrCounted(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		t.Run(fmt.Sprintf("held=%t", held), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { flood(t, held) })

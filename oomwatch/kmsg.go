@@ -14,61 +14,63 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Position is how far a kernel's log has been read. The zero value is nowhere.
+// Position is how far a kernel's log has been read. The zero value means that nothing has
+// been read.
 type Position struct {
-	// BootID is the boot that the sequence belongs to.
+	// BootID identifies the boot that Sequence belongs to.
 	BootID string
 	// Sequence is the last record that need not be read again.
 	Sequence uint64
 	// Told is the last record of the kills that were handled, if it is after Sequence:
-	// because of one that was not, they are read again.
+	// these records are read again because of an earlier kill that was not handled.
 	Told uint64 `json:"ToldUpTo,omitzero"`
 }
 
-// KmsgLog is an open /dev/kmsg: each Read returns one record, after waiting for it,
-// EPIPE once where records were overwritten unread, and os.ErrDeadlineExceeded past
-// the deadline. *os.File is one.
+// KmsgLog is an open /dev/kmsg. Each Read waits for a record and returns it. Read returns
+// EPIPE once if records were overwritten before they were read, and
+// os.ErrDeadlineExceeded after the deadline. *os.File implements it.
 type KmsgLog interface {
 	io.ReadSeekCloser
 	SetReadDeadline(time.Time) error
 }
 
-// KmsgConfig configures a [Kmsg]. The zero value reads the machine's own log.
+// KmsgConfig configures a [Kmsg]. The zero value reads the log of this machine.
 type KmsgConfig struct {
-	// Hold is how long a kill waits for others of its group, and for lines that
-	// were to follow. Default 100 ms.
+	// Hold is how long a kill waits for others of its group, and for missing lines.
+	// Default 100 ms.
 	Hold time.Duration
 	// Open opens the log. Default: /dev/kmsg, on Linux.
 	Open func() (KmsgLog, error)
-	// BootID says which boot this is. Default: the kernel's
+	// BootID returns the ID of this boot. Default: the kernel's
 	// /proc/sys/kernel/random/boot_id.
 	BootID func() (string, error)
 	// Clock is the time of day. Default the system clock.
 	Clock clock.PassiveClock
-	// Monotonic is the clock of the log's records. Default CLOCK_MONOTONIC, which
-	// like the kernel's printk stands still while the machine is suspended.
+	// Monotonic returns the time of the clock of the log's records. Default
+	// CLOCK_MONOTONIC, which like the kernel's printk clock stops while the machine is
+	// suspended.
 	Monotonic func() time.Duration
-	// NobodyKilled is called when the kernel found nobody to kill, or had chosen a
-	// process that was ending by itself. Optional.
+	// NobodyKilled is called for a dump without a kill: the kernel found no process to
+	// kill, or the chosen process was already exiting. Optional.
 	NobodyKilled func()
 }
 
-// Kmsg is the source that reads the kernel's log. It needs the right to read
-// /dev/kmsg: with kernel.dmesg_restrict that is CAP_SYSLOG, and in a container the
-// device.
+// Kmsg is the source that reads the kernel's log. It needs the permission to read
+// /dev/kmsg: CAP_SYSLOG if kernel.dmesg_restrict is set, and the device if it runs in a
+// container.
 type Kmsg struct {
 	cfg KmsgConfig
 
-	// For Watch only, which goes on with them when the log had to be opened again.
-	log     KmsgLog
-	emit    func(Sighting)
-	parser  Parser
-	last    uint64        // the last record that was read
-	lost    uint64        // records that were overwritten, of which no sighting has told
-	quiet   bool          // the deadline is over; what is there already is still read
-	drift   time.Duration // how far the log's clock is behind at most
-	driftAt time.Duration
-	buf     [recordSize]byte
+	// Used by Watch only. It continues with them after the log was opened again.
+	log      KmsgLog
+	emit     func(Sighting)
+	parser   Parser
+	last     uint64        // last record that was read
+	lost     uint64        // overwritten records that were not emitted yet
+	timedOut bool          // the deadline has passed once; available records are still read
+	drift    time.Duration // maximum by which the log's clock is behind
+	driftAt  time.Duration
+	buf      [recordSize]byte
 
 	mu       sync.Mutex
 	position Position
@@ -77,28 +79,29 @@ type Kmsg struct {
 var _ Source = (*Kmsg)(nil)
 
 const (
-	// recordSize is more than any record. The kernel refuses with EINVAL to cut one; it
-	// has at most 8 KiB with all escapes.
+	// recordSize is larger than any record, which has at most 8 KiB with all escapes. For a
+	// smaller buffer, the kernel returns EINVAL.
 	recordSize = 16 << 10
-	// confirm is how long a log that seems to be quiet has to show that it is not: it
-	// may be the reader that was held up.
-	confirm = 20 * time.Millisecond
-	// patience is how long a choice waits for its death, between which the kernel may
-	// be writing to a slow console.
-	patience = 5 * time.Second
-	// historyQuiet is how long nothing comes where the log ends, which can only be learned
-	// by reading it, and historyLongest for how long that is tried if it is never quiet.
+	// confirmTimeout is how long reading continues after a deadline: the deadline may
+	// have passed because this process was delayed, and not because there are no more
+	// records.
+	confirmTimeout = 20 * time.Millisecond
+	// deathTimeout is how long the choice of a victim waits for the line about its death.
+	// The kernel may write to a slow console in between.
+	deathTimeout = 5 * time.Second
+	// historyQuiet is how long no record must come to find the end of the log, which can
+	// only be found by reading. historyTimeout limits the search.
 	historyQuiet   = 20 * time.Millisecond
-	historyLongest = time.Second
-	// mostDrift is how fast clocks drift at most, one in so many: more the kernel lets no
-	// time server correct.
-	mostDrift = 2000
+	historyTimeout = time.Second
+	// maxDriftRate is the maximum drift of clocks, one in so many: the kernel does not
+	// let a time server correct more.
+	maxDriftRate = 2000
 )
 
 // NewKmsg returns the source. It opens nothing yet.
 func NewKmsg(cfg KmsgConfig) (*Kmsg, error) {
 	if cfg.Hold < 0 {
-		return nil, fmt.Errorf("oomwatch: invalid config of kmsg: field Hold %s: want none or a positive one", cfg.Hold)
+		return nil, fmt.Errorf("oomwatch: invalid config of kmsg: field Hold: %s is negative", cfg.Hold)
 	}
 	if cfg.Hold == 0 {
 		cfg.Hold = 100 * time.Millisecond
@@ -124,15 +127,15 @@ func NewKmsg(cfg KmsgConfig) (*Kmsg, error) {
 // Name returns "kmsg".
 func (k *Kmsg) Name() string { return "kmsg" }
 
-// Position is how far the log has been read and its kills emitted. Those need not
-// have been handled: what to save for a resumption is [Watcher.Position].
+// Position returns how far the log has been read and its kills emitted. They need not
+// have been handled: save [Watcher.Position] to resume.
 func (k *Kmsg) Position() Position {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.position
 }
 
-// publish makes known how far the log has been read: as far as all that had begun has ended.
+// publish updates the position to the last record up to which all kills are complete.
 func (k *Kmsg) publish() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -142,22 +145,22 @@ func (k *Kmsg) publish() {
 	}
 }
 
-// Watch reads until ctx is done, and then returns nil, or until reading fails. It may
-// be called again when it has returned, by one goroutine at a time, and goes on where
-// it was, the first time at from.
+// Watch reads until ctx is done, and then returns nil, or until reading fails. When it
+// has returned it may be called again and continues where it stopped; the first call
+// starts at from. It must not be called concurrently.
 func (k *Kmsg) Watch(ctx context.Context, from Position, emit func(Sighting)) error {
 	k.resume(from)
 	log, err := k.cfg.Open()
 	if err != nil {
 		return fmt.Errorf("open the kernel's log: %w", err)
 	}
-	closeLog := sync.OnceFunc(func() { _ = log.Close() }) // it was only read
+	closeLog := sync.OnceFunc(func() { _ = log.Close() }) // an error does not matter: the log was only read
 	defer closeLog()
 	defer context.AfterFunc(ctx, closeLog)()
 	k.log, k.emit = log, emit
 	boot, err := k.cfg.BootID()
 	if err != nil {
-		return fmt.Errorf("find the place in the kernel's log: %w", err)
+		return fmt.Errorf("read the boot ID: %w", err)
 	}
 	err = k.read(boot)
 	if ctx.Err() != nil {
@@ -166,7 +169,7 @@ func (k *Kmsg) Watch(ctx context.Context, from Position, emit func(Sighting)) er
 	return fmt.Errorf("read the kernel's log: %w", err)
 }
 
-// resume has reading begin at a position, unless it has begun.
+// resume sets the position for the first read. It does nothing after that.
 func (k *Kmsg) resume(from Position) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -175,36 +178,36 @@ func (k *Kmsg) resume(from Position) {
 	}
 }
 
-// read reads until that fails for good.
+// read reads records until reading fails.
 func (k *Kmsg) read(boot string) error {
 	if _, err := k.log.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
 	if k.Position().BootID != boot {
-		if err := k.history(boot); err != nil {
+		if err := k.skipHistory(boot); err != nil {
 			return err
 		}
 	}
 	k.emit(Sighting{})
-	err := k.wait()
+	err := k.setDeadline()
 	for err == nil {
 		var record Record
 		record, err = k.next()
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			err = k.late()
+			err = k.handleTimeout()
 		case err == nil:
-			err = k.take(record)
+			err = k.process(record)
 		}
 	}
 	return err
 }
 
-// history skips all that was logged before the start and notes where it ends, so that
-// a later start can resume there even if nothing is logged until then.
-func (k *Kmsg) history(boot string) error {
+// skipHistory skips all records from before the start and stores the end of the log as the
+// position, so that a later start can resume there even if nothing is logged until then.
+func (k *Kmsg) skipHistory(boot string) error {
 	k.last = 0
-	for began := k.cfg.Clock.Now(); k.cfg.Clock.Since(began) <= historyLongest; {
+	for began := k.cfg.Clock.Now(); k.cfg.Clock.Since(began) <= historyTimeout; {
 		if err := k.log.SetReadDeadline(k.cfg.Clock.Now().Add(historyQuiet)); err != nil {
 			return err
 		}
@@ -217,20 +220,19 @@ func (k *Kmsg) history(boot string) error {
 		}
 		k.last = record.Sequence
 	}
-	k.lost = 0 // nobody was to read it
+	k.lost = 0 // records from before the start don't count as lost
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.position = Position{BootID: boot, Sequence: k.last}
 	return nil
 }
 
-// next returns the next record that was not read before. One that is damaged is
-// skipped.
+// next returns the next record that was not read before. Damaged records are skipped.
 func (k *Kmsg) next() (Record, error) {
 	for {
 		n, err := k.log.Read(k.buf[:])
 		if errors.Is(err, syscall.EPIPE) {
-			continue // the sequence of the next record tells how many are missing
+			continue // the sequence of the next record shows how many are missing
 		}
 		if err != nil {
 			return Record{}, err
@@ -246,8 +248,8 @@ func (k *Kmsg) next() (Record, error) {
 	}
 }
 
-// take takes one record of the log.
-func (k *Kmsg) take(record Record) error {
+// process processes one record of the log.
+func (k *Kmsg) process(record Record) error {
 	k.last = record.Sequence
 	if k.lost > 0 {
 		k.emit(Sighting{LostRecords: k.lost})
@@ -255,19 +257,19 @@ func (k *Kmsg) take(record Record) error {
 	}
 	before := k.parser.used
 	k.feed(func() []Kill {
-		if kill, ok := k.parser.Feed(record, k.wall(record)); ok {
+		if kill, ok := k.parser.Feed(record, k.wallTime(record)); ok {
 			return []Kill{kill}
 		}
 		return nil
 	})
 	if k.parser.used > before {
-		return k.wait()
+		return k.setDeadline()
 	}
 	return nil
 }
 
-// feed emits the kills that a step of the parser returns, but for those that were handled
-// before the start, and makes known how far that is.
+// feed emits the kills that a step of the parser returns, without those that were handled
+// before the start, and updates the position.
 func (k *Kmsg) feed(step func() []Kill) {
 	before := k.parser.NobodyKilled
 	for _, kill := range step() {
@@ -281,24 +283,24 @@ func (k *Kmsg) feed(step func() []Kill) {
 	k.publish()
 }
 
-// wait sets the time in which something has to come that belongs to what has begun.
-func (k *Kmsg) wait() error {
-	k.quiet = false
+// setDeadline sets the deadline for further records of what has begun.
+func (k *Kmsg) setDeadline() error {
+	k.timedOut = false
 	switch {
 	case k.parser.last != nil:
 		return k.log.SetReadDeadline(k.cfg.Clock.Now().Add(k.cfg.Hold))
 	case k.parser.Open():
-		return k.log.SetReadDeadline(k.cfg.Clock.Now().Add(patience))
+		return k.log.SetReadDeadline(k.cfg.Clock.Now().Add(deathTimeout))
 	default:
 		return k.log.SetReadDeadline(time.Time{})
 	}
 }
 
-// late takes it that nothing has come for long enough.
-func (k *Kmsg) late() error {
-	if !k.quiet {
-		k.quiet = true
-		return k.log.SetReadDeadline(k.cfg.Clock.Now().Add(confirm))
+// handleTimeout handles a deadline that has passed.
+func (k *Kmsg) handleTimeout() error {
+	if !k.timedOut {
+		k.timedOut = true
+		return k.log.SetReadDeadline(k.cfg.Clock.Now().Add(confirmTimeout))
 	}
 	k.feed(func() []Kill {
 		if kill, ok := k.parser.Quiet(); ok {
@@ -306,18 +308,18 @@ func (k *Kmsg) late() error {
 		}
 		return k.parser.Flush()
 	})
-	return k.wait()
+	return k.setDeadline()
 }
 
-// wall converts a record's time to the time of day. Time servers correct the monotonic
-// clock, but not that of the log, which drifts. The least age of a record that was seen
-// is that of one that was read as soon as it was written: it is drift, if it is no more
-// than there can be. It may have grown since.
-func (k *Kmsg) wall(record Record) time.Time {
+// wallTime converts a record's time to the time of day. Time servers correct the monotonic
+// clock, but not the clock of the log, which drifts. The smallest age of any record so
+// far is that of a record that was read as soon as it was written. This age is the drift,
+// unless it exceeds the possible maximum. The drift may have grown since.
+func (k *Kmsg) wallTime(record Record) time.Time {
 	now := k.cfg.Monotonic()
 	age := now - record.SinceBoot
-	k.drift, k.driftAt = min(k.drift+(now-k.driftAt)/mostDrift, age), now
-	if k.drift.Abs() <= now/mostDrift {
+	k.drift, k.driftAt = min(k.drift+(now-k.driftAt)/maxDriftRate, age), now
+	if k.drift.Abs() <= now/maxDriftRate {
 		age -= k.drift
 	}
 	return k.cfg.Clock.Now().Add(-age)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openKmsg opens the log so that a read that waits can be interrupted.
+// openKmsg opens the log so that a blocked read can be interrupted.
 func openKmsg() (KmsgLog, error) {
 	return os.OpenFile("/dev/kmsg", os.O_RDONLY|unix.O_NONBLOCK, 0)
 }

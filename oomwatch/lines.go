@@ -5,27 +5,27 @@ import (
 	"strings"
 )
 
-// The lines of mm/oom_kill.c and mm/memcontrol.c that matter, as kernels since 5.3 write
-// them.
+// Parts of the relevant lines of mm/oom_kill.c and mm/memcontrol.c, in the format of
+// kernels since 5.3.
 const (
 	invokedLine = " invoked oom-killer:"
 	summaryLine = "oom-kill:constraint="
 	killedLine  = "Killed process "
-	endingLine  = ": OOM victim "
+	exitingLine = ": OOM victim "
 	groupLine   = " are going to be killed due to memory.oom.group set"
 	nobodyLine  = "Out of memory and no killable processes"
 )
 
-// summary reads the line about the process that the kernel has chosen into k, and reports
-// whether it is one and complete.
+// parseSummary parses the line about the process that the kernel has chosen into k, and reports
+// whether it is such a line and complete.
 //
 //	oom-kill:constraint=C,nodemask=N,cpuset=S,mems_allowed=M,oom_memcg=L,task_memcg=V,task=T,pid=P,uid=U
 //
-// A global kill has "global_oom" in the place of oom_memcg. Processes and cgroups may have
-// commas, equals signs and fields of this line in their names. So the line is read from
-// both ends, and again when the line of the death has told the name of the process; until
-// then that is empty.
-func (k *Kill) summary(text, name string) bool {
+// A global kill has "global_oom" instead of oom_memcg. The names of processes and cgroups
+// may contain commas, equals signs and text that looks like fields of this line. Therefore
+// the line is parsed from both ends, and parsed again when the line about the death has
+// the name of the process; until then, name is empty.
+func (k *Kill) parseSummary(text, name string) bool {
 	const field = ",task="
 	at := strings.LastIndex(text, field+name+",pid=")
 	if at < 0 {
@@ -44,7 +44,7 @@ func (k *Kill) summary(text, name string) bool {
 	user, _ := decimal(uid)
 	k.Victim = Victim{PID: number, UID: int64(user), Process: unescape(task)}
 	k.Kind, k.Constraint = Cgroup, constraint
-	limit, victim := cgroups(head)
+	limit, victim := parseCgroups(head)
 	if limit == "" {
 		k.Kind, limit = System, "/"
 	}
@@ -52,10 +52,11 @@ func (k *Kill) summary(text, name string) bool {
 	return true
 }
 
-// cgroups returns the two paths of a summary; limit is empty in a global kill. A container
-// that may make cgroups chooses their names, and with them whatever the line says after
-// its own path. But a victim is always below the limit, and no name has a slash in it.
-func cgroups(head string) (limit, victim string) {
+// parseCgroups returns the two paths of a summary; limit is empty for a global kill. A
+// container that may create cgroups chooses their names, and so everything in the line
+// after its own path. But a victim is always below the limit, and no name contains a
+// slash.
+func parseCgroups(head string) (limit, victim string) {
 	const ofLimit, ofVictim = ",oom_memcg=", ",task_memcg="
 	_, paths, limited := strings.Cut(head, ofLimit+"/")
 	if !limited {
@@ -76,7 +77,7 @@ func cgroups(head string) (limit, victim string) {
 		}
 		at += next + len(ofVictim)
 	}
-	limit, victim, _ = strings.Cut(paths, ofVictim) // the victim is being moved elsewhere
+	limit, victim, _ = strings.Cut(paths, ofVictim) // the victim is being moved to another cgroup
 	return limit, victim
 }
 
@@ -86,34 +87,34 @@ func within(cgroup, parent string) bool {
 	return ok && (rest == "" || rest[0] == '/' || parent == "/")
 }
 
-// killed reads the line about a death, and whose memory had run out:
+// parseKilled parses the line about a death, and returns the kind of memory that was exhausted:
 //
 //	Memory cgroup out of memory: Killed process 97 (exe) total-vm:1257948kB, anon-rss:32356kB, file-rss:4kB, shmem-rss:1932kB, UID:0 pgtables:144kB oom_score_adj:0
 //	Out of memory: Killed process 97 (exe) total-vm:...
 //
-// The name of the process is left as it is in the line.
-func killed(text string) (v Victim, memory Kind, ok bool) {
+// The name of the process is returned as in the line, not unescaped.
+func parseKilled(text string) (v Victim, memory Kind, ok bool) {
 	before, text, _ := strings.Cut(text, killedLine)
 	pid, text, ok := strings.Cut(text, " (")
 	memory = memoryOf(before)
 	if v.PID, _ = decimal(pid); v.PID == 0 || !ok || memory == "" {
 		return v, "", false
 	}
-	v.Process, text = cutLast(text, " total-vm:") // which the line lacks if it was cut short
+	v.Process, text = cutLast(text, " total-vm:") // missing if the line was truncated
 	if end := strings.LastIndexByte(v.Process, ')'); end >= 0 {
 		v.Process = v.Process[:end]
 	}
-	v.TotalVMBytes = figure(text, "") << 10
-	v.AnonRSSBytes = figure(text, "anon-rss:") << 10
-	v.FileRSSBytes = figure(text, "file-rss:") << 10
-	v.ShmemRSSBytes = figure(text, "shmem-rss:") << 10
-	v.PageTableBytes = figure(text, "pgtables:") << 10
-	v.UID = figure(text, "UID:") // since 5.4
-	v.OOMScoreAdj = int(figure(text, "oom_score_adj:"))
+	v.TotalVMBytes = numberAfter(text, "") << 10
+	v.AnonRSSBytes = numberAfter(text, "anon-rss:") << 10
+	v.FileRSSBytes = numberAfter(text, "file-rss:") << 10
+	v.ShmemRSSBytes = numberAfter(text, "shmem-rss:") << 10
+	v.PageTableBytes = numberAfter(text, "pgtables:") << 10
+	v.UID = numberAfter(text, "UID:") // since 5.4
+	v.OOMScoreAdj = int(numberAfter(text, "oom_score_adj:"))
 	return v, memory, true
 }
 
-// memoryOf returns whose memory had run out, by how the kernel's lines begin.
+// memoryOf returns the kind of memory that was exhausted, from the start of a line.
 func memoryOf(text string) Kind {
 	switch {
 	case strings.HasPrefix(text, "Memory cgroup out of memory"):
@@ -125,19 +126,19 @@ func memoryOf(text string) Kind {
 	}
 }
 
-// ending reads the line, since 5.9, about a process that was chosen and is ending by itself:
+// parseExiting parses the line, since 5.9, about a chosen process that is already exiting:
 //
 //	Memory cgroup out of memory: OOM victim 111 (exe) is already exiting. Skip killing the task
-func ending(text string) (pid int, ok bool) {
-	before, after, _ := strings.Cut(text, endingLine)
+func parseExiting(text string) (pid int, ok bool) {
+	before, after, _ := strings.Cut(text, exitingLine)
 	if memoryOf(before) == "" {
 		return 0, false
 	}
 	return decimal(after)
 }
 
-// group reads the line that announces the death of a whole cgroup.
-func group(text string) (cgroup string, ok bool) {
+// parseGroup parses the line that announces the kill of a whole cgroup.
+func parseGroup(text string) (cgroup string, ok bool) {
 	cgroup, ok = strings.CutPrefix(text, "Tasks in ")
 	if !ok {
 		return "", false
@@ -146,20 +147,20 @@ func group(text string) (cgroup string, ok bool) {
 	return unescape(cgroup), ok
 }
 
-// figure returns the number after name in figures, zero if there is none.
-func figure(figures, name string) int64 {
+// numberAfter returns the number after name in figures, zero if there is no such name.
+func numberAfter(figures, name string) int64 {
 	_, after, _ := strings.Cut(figures, name)
 	n, _ := decimal(after)
 	return int64(n)
 }
 
-// decimal reads the number that s begins with.
+// decimal returns the number at the start of s.
 func decimal(s string) (n int, ok bool) {
 	n, err := strconv.Atoi(s[:len(s)-len(strings.TrimLeft(s, "-0123456789"))])
 	return n, err == nil
 }
 
-// cutLast is strings.Cut at the last separator.
+// cutLast is like strings.Cut, but cuts at the last separator.
 func cutLast(s, sep string) (before, after string) {
 	at := strings.LastIndex(s, sep)
 	if at < 0 {
@@ -168,7 +169,7 @@ func cutLast(s, sep string) (before, after string) {
 	return s[:at], s[at+len(sep):]
 }
 
-// unescape undoes what /dev/kmsg does to backslashes and to bytes that can't be printed.
+// unescape reverses the escaping of backslashes and unprintable bytes in /dev/kmsg.
 func unescape(s string) string {
 	parts := strings.Split(s, `\x`)
 	for i, part := range parts[1:] {

@@ -14,13 +14,13 @@ import (
 	"github.com/kubeparts/kubeparts/oomwatch"
 )
 
-// kernelLog is a ring like the kernel's, which overwrites what is oldest.
+// kernelLog is a ring buffer like the kernel's, which overwrites the oldest records.
 type kernelLog struct {
 	mu       sync.Mutex
 	records  []string
 	first    uint64 // the sequence of records[0]
 	capacity int
-	changed  chan struct{} // closed and made anew when something is logged
+	changed  chan struct{} // closed and replaced when something is logged
 	broken   error         // what Read returns if it is set
 	booted   time.Time     // by the log's clock
 	started  time.Time
@@ -41,7 +41,7 @@ func (l *kernelLog) config() oomwatch.KmsgConfig {
 	}
 }
 
-// print logs lines as the kernel.
+// print logs lines as the kernel does.
 func (l *kernelLog) print(texts ...string) {
 	for some := range slices.Chunk(texts, l.whole) {
 		l.write(6, some...)
@@ -63,7 +63,7 @@ func (l *kernelLog) write(priority int, texts ...string) {
 	l.changed = make(chan struct{})
 }
 
-// hold keeps readers from running, whatever their deadline, or lets them go on.
+// hold blocks readers, whatever their deadline, or lets them continue.
 func (l *kernelLog) hold(paused bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +72,7 @@ func (l *kernelLog) hold(paused bool) {
 	l.changed = make(chan struct{})
 }
 
-// held is closed when readers may go on, nil if they may.
+// held is closed when readers may continue, nil if they may.
 func (l *kernelLog) held() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +82,7 @@ func (l *kernelLog) held() <-chan struct{} {
 	return l.changed
 }
 
-// fail lets every reader fail, now and later, until err is nil.
+// fail makes every read fail with err, now and later; nil ends that.
 func (l *kernelLog) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,7 +100,7 @@ func (l *kernelLog) open() (oomwatch.KmsgLog, error) {
 	return &openLog{log: l, closed: make(chan struct{})}, nil
 }
 
-// openLog reads a kernelLog as the kernel lets one do.
+// openLog is an open kernelLog with the semantics of /dev/kmsg.
 type openLog struct {
 	log      *kernelLog
 	next     uint64
@@ -179,7 +179,7 @@ func (o *openLog) Close() error {
 	return nil
 }
 
-// dump is what the kernel logs of a kill in a container at its limit.
+// dump returns what the kernel logs about a kill in a container at its limit.
 func dump(cgroup string, pid int) []string {
 	return []string{
 		"exe invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
@@ -189,7 +189,7 @@ func dump(cgroup string, pid int) []string {
 	}
 }
 
-// counted is a source whose counters the test turns.
+// counted is a source whose counters the test sets.
 type counted struct{ sightings chan oomwatch.Sighting }
 
 func newCounted() *counted { return &counted{sightings: make(chan oomwatch.Sighting)} }

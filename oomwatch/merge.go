@@ -6,139 +6,142 @@ import (
 	"time"
 )
 
-// Sighting is what a source saw: a kill that the kernel logged, or that a counter
-// rose.
+// Sighting is what a source saw: a kill in the kernel's log, or the rise of a counter.
 type Sighting struct {
-	// Kill is what is known. That of a counter has the cgroup in VictimCgroup, the
-	// number of processes in Kills, and when it was read in Time.
+	// Kill is the kill, as far as the source knows it. For a counter, VictimCgroup is its
+	// cgroup, Kills the number of processes, and Time when it was read.
 	Kill Kill
-	// Counter says that it is a counter that rose.
+	// Counter reports whether it is the rise of a counter.
 	Counter bool
-	// Since is when the counter had not risen yet. Zero is any time before.
+	// Since is when the counter had not risen yet. Zero means unknown.
 	Since time.Time
-	// LostRecords is how many records of the log were overwritten before this one.
-	// There need not be a kill to tell of them.
+	// LostRecords is how many records of the log were overwritten before this one. It may
+	// be set without a kill.
 	LostRecords uint64
 }
 
-// merger tells each kill once, though the log and the counters both do. It is pure:
-// time comes in from outside.
+// merger returns each kill once, although both the log and the counters report it. It has
+// no clock: callers pass the time.
 //
-// A kill in the log is told at once, for the log says most, and the counter that rises
-// with it tells nothing more. What only a counter tells is held for the window in which
-// the log may still follow. So is a kill in the log that names no cgroup: it has that of
-// a counter that nothing else explains. The log's kills are told in its order.
+// A kill in the log is returned at once, because the log has the most details; the
+// counter that rises because of it adds nothing. The rise of a counter is held for the
+// window in which the log may still report the kill. A kill in the log without a cgroup
+// is held, too: it gets the cgroup of a counter that no other kill explains. Kills in the
+// log are returned in the order of the log.
 type merger struct {
 	window time.Duration
 	all    []*entry // in the order in which they were seen
 }
 
-// entry is a sighting, of which the other side has n processes still to tell of.
+// entry is a Sighting with the number of its processes that the other source has not
+// reported yet.
 type entry struct {
 	Sighting
-	n     int
-	told  bool
-	until time.Time // when it is told if nothing else is learned, and after that forgotten
+	unmatched int
+	reported  bool
+	until     time.Time // when it is returned at the latest, and after that deleted
 }
 
-// remember is how many windows a kill in the log waits for its counter, and one that
-// a counter told for its log. Neither may come at all.
-const remember = 20
+// rememberWindows is for how many windows a returned kill is kept, so that the report of
+// the other source can be matched to it. That report may never come.
+const rememberWindows = 20
 
-// add takes a sighting. What can be told then, due returns.
+// add adds a Sighting. The kills that can be returned because of it are returned by due.
 func (m *merger) add(s Sighting, now time.Time) {
-	e := &entry{Sighting: s, n: max(s.Kill.counted, s.Kill.Kills), until: now.Add(m.window)}
+	e := &entry{Sighting: s, unmatched: max(s.Kill.counted, s.Kill.Kills), until: now.Add(m.window)}
 	switch {
 	case s.Counter:
-		m.spend(e, func(log *entry) bool { return !log.Counter && (log.told || log.Kill.VictimCgroup != "") })
+		m.match(e, func(log *entry) bool { return !log.Counter && (log.reported || log.Kill.VictimCgroup != "") })
 	case s.Kill.VictimCgroup != "":
-		if !m.subtractTold(e) {
+		if !m.subtractReported(e) {
 			return
 		}
-		m.spend(e, func(c *entry) bool { return c.Counter })
+		m.match(e, func(c *entry) bool { return c.Counter })
 		e.until = now
 	}
 	m.all = append(m.all, e)
 }
 
-// due returns the kills that are to be told now.
+// due returns the kills that must be reported now.
 func (m *merger) due(now time.Time) []Kill {
-	tell := append(m.dueCounters(now), m.dueLogged(now)...)
+	kills := append(m.dueCounters(now), m.dueLogged(now)...)
 	m.all = slices.DeleteFunc(m.all, func(e *entry) bool {
-		return (e.told || e.Counter) && (e.n == 0 || !now.Before(e.until))
+		return (e.reported || e.Counter) && (e.unmatched == 0 || !now.Before(e.until))
 	})
-	return tell
+	return kills
 }
 
-func (m *merger) dueCounters(now time.Time) (tell []Kill) {
+func (m *merger) dueCounters(now time.Time) (kills []Kill) {
 	for _, c := range m.all {
-		if !c.Counter || c.told || now.Before(c.until) {
+		if !c.Counter || c.reported || now.Before(c.until) {
 			continue
 		}
 		for _, log := range m.all {
-			m.name(log, c, now)
+			m.assignCgroup(log, c, now)
 		}
-		if c.n > 0 {
-			c.Kill.Kills = max(c.n-(max(c.Kill.counted, c.Kill.Kills)-c.Kill.Kills), 1)
-			tell = append(tell, c.Kill)
-			c.told, c.until = true, now.Add(remember*m.window)
+		if c.unmatched > 0 {
+			c.Kill.Kills = max(c.unmatched-(max(c.Kill.counted, c.Kill.Kills)-c.Kill.Kills), 1)
+			kills = append(kills, c.Kill)
+			c.reported, c.until = true, now.Add(rememberWindows*m.window)
 		}
 	}
-	return tell
+	return kills
 }
 
-// dueLogged returns the first kills in the log, until one that has to wait.
-func (m *merger) dueLogged(now time.Time) (tell []Kill) {
+// dueLogged returns kills in the log in their order, up to the first that must wait.
+func (m *merger) dueLogged(now time.Time) (kills []Kill) {
 	for _, log := range m.all {
-		if log.Counter || log.told {
+		if log.Counter || log.reported {
 			continue
 		}
 		if now.Before(log.until) {
 			break
 		}
 		for _, c := range m.all {
-			m.name(log, c, now)
+			m.assignCgroup(log, c, now)
 		}
-		if log.Kill.VictimCgroup != "" || m.subtractTold(log) {
-			tell = append(tell, log.Kill)
+		if log.Kill.VictimCgroup != "" || m.subtractReported(log) {
+			kills = append(kills, log.Kill)
 		}
-		log.told, log.until = true, now.Add(remember*m.window)
+		log.reported, log.until = true, now.Add(rememberWindows*m.window)
 	}
-	return tell
+	return kills
 }
 
-// name gives a kill in the log that names no cgroup that of a counter, if neither was told.
-func (m *merger) name(log, c *entry, now time.Time) {
-	if log.Counter || !c.Counter || log.told || c.told || log.Kill.VictimCgroup != "" || c.n == 0 || !m.overlap(log, c) {
+// assignCgroup sets the cgroup of a kill in the log that has none to that of a counter, if
+// neither was returned yet.
+func (m *merger) assignCgroup(log, c *entry, now time.Time) {
+	if log.Counter || !c.Counter || log.reported || c.reported || log.Kill.VictimCgroup != "" || c.unmatched == 0 || !m.overlap(log, c) {
 		return
 	}
-	c.n -= min(log.n, c.n)
-	log.Kill.VictimCgroup, log.n, log.until = c.Kill.VictimCgroup, 0, now
+	c.unmatched -= min(log.unmatched, c.unmatched)
+	log.Kill.VictimCgroup, log.unmatched, log.until = c.Kill.VictimCgroup, 0, now
 }
 
-// subtractTold takes off a kill in the log what counters have told of it, and reports
-// whether there is more to tell.
-func (m *merger) subtractTold(e *entry) bool {
-	m.spend(e, func(c *entry) bool { return c.Counter && c.told })
-	e.Kill.Kills = min(e.Kill.Kills, e.n)
-	return e.n > 0
+// subtractReported subtracts from a kill in the log the processes that counters have
+// reported, and reports whether any are left.
+func (m *merger) subtractReported(e *entry) bool {
+	m.match(e, func(c *entry) bool { return c.Counter && c.reported })
+	e.Kill.Kills = min(e.Kill.Kills, e.unmatched)
+	return e.unmatched > 0
 }
 
-// spend takes what may be the same kills off e and off others, those that fit best first.
-func (m *merger) spend(e *entry, on func(*entry) bool) {
+// match matches e with other entries that may be the same kills, those with the best
+// matching cgroup first, and subtracts the matched processes from both.
+func (m *merger) match(e *entry, on func(*entry) bool) {
 	for fit := sameCgroup; fit <= unknownCgroup; fit++ {
 		for _, other := range m.all {
 			if on(other) && fitOf(e.Kill.VictimCgroup, other.Kill.VictimCgroup) == fit && m.overlap(e, other) {
-				n := min(e.n, other.n)
-				e.n, other.n = e.n-n, other.n-n
+				n := min(e.unmatched, other.unmatched)
+				e.unmatched, other.unmatched = e.unmatched-n, other.unmatched-n
 			}
 		}
 	}
 }
 
-// overlap reports whether kills can be the same by when they were. The clocks of the log
-// and of the counters, and the moment at which the kernel writes either, differ by less
-// than the window.
+// overlap reports whether two entries can be the same kill according to their times. The
+// clocks of the log and the counters, and the times at which the kernel writes to them,
+// differ by less than the window.
 func (m *merger) overlap(log, c *entry) bool {
 	if log.Counter {
 		log, c = c, log
@@ -147,11 +150,11 @@ func (m *merger) overlap(log, c *entry) bool {
 	return at.IsZero() || !at.Add(m.window).Before(c.Since) && !c.Kill.Time.Add(m.window).Before(at)
 }
 
-// next is when due has something to return, zero if nothing is held.
+// next returns when due has something to return, zero if nothing is held.
 func (m *merger) next() (at time.Time) {
 	waits := false
 	for _, e := range m.all {
-		if e.told || !e.Counter && waits { // for its turn
+		if e.reported || !e.Counter && waits { // waits for an earlier kill in the log
 			continue
 		}
 		waits = waits || !e.Counter
@@ -162,16 +165,16 @@ func (m *merger) next() (at time.Time) {
 	return at
 }
 
-// logged returns the first kill in the log that is held.
-func (m *merger) logged() (k Kill, ok bool) {
-	i := slices.IndexFunc(m.all, func(e *entry) bool { return !e.Counter && !e.told })
+// firstLogged returns the first kill in the log that is held.
+func (m *merger) firstLogged() (k Kill, ok bool) {
+	i := slices.IndexFunc(m.all, func(e *entry) bool { return !e.Counter && !e.reported })
 	if i < 0 {
 		return Kill{}, false
 	}
 	return m.all[i].Kill, true
 }
 
-// How two cgroups may be that of the same kill, best first.
+// How well two cgroups match as those of the same kill, best first.
 const (
 	sameCgroup = iota
 	relatedCgroup
@@ -179,9 +182,9 @@ const (
 	otherCgroup
 )
 
-// fitOf compares two cgroups. The log names the cgroup that is killed whole while
-// counters are those of its children, and the counter of a pod tells of containers
-// whose own is gone. One that is not known may be any.
+// fitOf compares two cgroups. For a group kill, the log names the cgroup that is killed
+// as a whole, while the counters are those of its children. A pod's counter includes
+// containers whose cgroups were removed. An unknown cgroup may be any.
 func fitOf(a, b string) int {
 	switch {
 	case a == "" || b == "":
@@ -195,8 +198,8 @@ func fitOf(a, b string) int {
 	}
 }
 
-// below says whether cgroup is parent or in it. The log names cgroups from the root of
-// the machine, counters from what is mounted, which in a container is further down.
+// below reports whether cgroup is parent or below it. The log names cgroups from the root
+// of the machine, counters from the mount point, which in a container is further down.
 func below(cgroup, parent string) bool {
 	return parent == "/" || strings.Contains(cgroup+"/", parent+"/")
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMerger plays what the log and the counters tell and prints what is told on. A
-// line is one of
+// TestMerger passes kills of the log and the counters to a merger and prints what it
+// returns. A line is one of
 //
-//	log CGROUP PID            a kill in the log; a dash is a cgroup that it leaves out
+//	log CGROUP PID            a kill in the log; a dash is a missing cgroup
 //	log CGROUP PID group N    a group kill of N
 //	count CGROUP N [group]    a counter that rose
 //	wait DURATION

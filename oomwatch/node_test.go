@@ -13,7 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/oomwatch"
 )
 
-// node is a watcher of a kernelLog, and of counters that the test turns, in a bubble.
+// node is a watcher of a kernelLog, and of counters that the test sets, in a bubble.
 type node struct {
 	*testing.T
 	log     *kernelLog
@@ -21,7 +21,7 @@ type node struct {
 	counted *counted
 	watcher *oomwatch.Watcher
 	gate    chan struct{} // nil, or what the handler waits for
-	nobody  *int          // nil, or counts dumps that killed nobody
+	nobody  *int          // nil, or counts dumps without a kill
 	stop    func()
 
 	mu    sync.Mutex
@@ -35,7 +35,7 @@ func (n *node) told() []oomwatch.Kill {
 	return slices.Clone(n.kills)
 }
 
-// handle notes a kill and waits for the gate, if there is one.
+// handle records a kill and waits for the gate, if there is one.
 func (n *node) handle(ctx context.Context, k oomwatch.Kill) {
 	n.mu.Lock()
 	n.kills = append(n.kills, k)
@@ -49,14 +49,14 @@ func (n *node) handle(ctx context.Context, k oomwatch.Kill) {
 	}
 }
 
-// setGate lets the handler wait until gate is closed, from now on.
+// setGate makes the handler wait until gate is closed, from now on.
 func (n *node) setGate(gate chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.gate = gate
 }
 
-// forget forgets what was told.
+// forget deletes the reported kills.
 func (n *node) forget() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -108,13 +108,13 @@ func (n *node) run() {
 	n.pass(50 * time.Millisecond) // the end of the log is found
 }
 
-// pass lets time go by.
+// pass lets time pass.
 func (n *node) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// pids are the processes told of, in order.
+// pids returns the PIDs of the reported kills, in order.
 func (n *node) pids() []int {
 	var pids []int
 	for _, k := range n.told() {

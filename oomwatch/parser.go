@@ -6,31 +6,32 @@ import (
 	"time"
 )
 
-// Parser puts kills together from the records of the kernel's log. It is pure: it
-// reads no clock and keeps no record. The zero value is ready; it is not safe for
+// Parser combines the records of the kernel's log into kills. It is pure: it reads no
+// clock and retains no record. The zero value is ready to use. It is not safe for
 // concurrent use.
 //
-// A dump is up to a hundred lines, of which it needs two or three: who was chosen,
-// who was killed and, for a group, that more follow. They are joined by the id of the
-// process, so that dumps may be interleaved, and each is of use without the others.
+// A dump has up to a hundred lines. The parser needs two or three of them: which process
+// was chosen, which was killed and, for a group, that more follow. They are joined by the
+// process ID, so that dumps may be interleaved; each line is also useful without the
+// others.
 type Parser struct {
-	chosen []choice // processes whose death has not been logged yet, oldest first
-	last   *Kill    // killed, and perhaps a group, whose others come next
-	group  bool     // last is one
-	memory Kind     // what had run out for last; empty if that is not known
-	told   int      // the process of the kill that Quiet took before it was known to be a group
-	begun  string   // a summary that goes on in another record
-	next   uint64   // the record that comes next if none is missing
-	idle   uint64   // the last record up to which all that had begun has ended
-	used   uint64   // counts the lines that were of use
+	chosen   []choice // processes whose death has not been logged yet, oldest first
+	last     *Kill    // the last kill, which may be a group whose other victims follow
+	group    bool     // last is a group kill
+	memory   Kind     // kind of memory that was exhausted for last; empty if unknown
+	quietPID int      // victim of the kill that Quiet returned before it was known to be a group kill
+	partial  string   // incomplete summary that continues in another record
+	next     uint64   // sequence of the next record if none is missing
+	idle     uint64   // last record up to which all kills are complete
+	used     uint64   // number of relevant lines
 
-	// NobodyKilled counts dumps after which nobody was killed: there was nobody, or
-	// the process that was chosen was ending by itself.
+	// NobodyKilled counts dumps without a kill: the kernel found no process to kill, or
+	// the chosen process was already exiting.
 	NobodyKilled uint64
 }
 
-// choice is a process that was chosen, and the line about it. Torn says that records are
-// missing since then: it may have been killed without a line that says so.
+// choice is a process that was chosen, and the line about it. torn reports that records
+// are missing since then, so that the line about its death may be lost.
 type choice struct {
 	Kill
 	text string
@@ -38,81 +39,81 @@ type choice struct {
 }
 
 const (
-	maxOpen  = 64      // choices without a death that a parser keeps
-	maxBegun = 8 << 10 // bytes of a summary in several records
+	maxOpen    = 64      // maximum number of choices without a death
+	maxPartial = 8 << 10 // maximum size of a summary in several records, in bytes
 )
 
-// Feed takes the next record of the log, written at the given time, and returns the
-// kill that it completes, if any. A kill is complete when the next one begins: until
-// then more of its group may come. Records that the kernel did not write are nothing,
-// whatever they say. The record is not retained.
+// Feed processes the next record of the log, written at the given time, and returns the
+// kill that it completes, if any. A kill is complete when the next one begins: until then
+// more of its group may follow. Records that the kernel did not write are ignored. The
+// record is not retained.
 func (p *Parser) Feed(r Record, at time.Time) (done Kill, ok bool) {
 	if !p.Open() {
 		p.idle = max(r.Sequence, 1) - 1
 	}
 	if p.next > 0 && r.Sequence != p.next {
-		p.tear()
+		p.markTorn()
 	}
 	p.next = r.Sequence + 1
 	if !r.Kernel {
 		return Kill{}, false
 	}
 	text, k := string(r.Text), Kill{Time: at, Sequence: r.Sequence, from: p.idle, end: r.Sequence}
-	if r.Continued && p.begun != "" {
-		p.begun += text
-		text = p.begun
+	if r.Continued && p.partial != "" {
+		p.partial += text
+		text = p.partial
 	}
 	p.used++
 	if strings.HasPrefix(text, summaryLine) {
 		return p.choose(text, k)
 	}
-	if v, memory, ok := killed(text); ok {
-		return p.dies(v, memory, k)
+	if v, memory, ok := parseKilled(text); ok {
+		return p.addDeath(v, memory, k)
 	}
-	if cgroup, ok := group(text); ok {
-		return p.groupBegins(cgroup, k)
+	if cgroup, ok := parseGroup(text); ok {
+		return p.startGroup(cgroup, k)
 	}
-	if pid, ok := ending(text); ok {
-		p.ends(pid)
+	if pid, ok := parseExiting(text); ok {
+		p.dropChoice(pid)
 		return Kill{}, false
 	}
 	switch {
 	case strings.Contains(text, invokedLine):
-		return p.take()
+		return p.finish()
 	case strings.HasPrefix(text, nobodyLine):
 		p.NobodyKilled++
-		return p.take()
+		return p.finish()
 	}
 	p.used--
 	return Kill{}, false
 }
 
-// tear notes that records are missing.
-func (p *Parser) tear() {
+// markTorn records that records are missing.
+func (p *Parser) markTorn() {
 	for i := range p.chosen {
 		p.chosen[i].torn = true
 	}
-	p.begun, p.group = "", false
+	p.partial, p.group = "", false
 }
 
-// Open says whether something has begun and not ended.
-func (p *Parser) Open() bool { return p.last != nil || len(p.chosen) > 0 || p.begun != "" }
+// Open reports whether a kill has begun and is not complete.
+func (p *Parser) Open() bool { return p.last != nil || len(p.chosen) > 0 || p.partial != "" }
 
-// Quiet returns the kill that may have been the first of a group; call it when the
-// log has been quiet for a moment.
+// Quiet returns the last kill, which may have been the first of a group. Call it when no
+// record has come for a moment.
 func (p *Parser) Quiet() (done Kill, ok bool) {
 	if p.last != nil && !p.group {
-		p.told = p.last.PID
+		p.quietPID = p.last.PID
 	}
-	return p.take()
+	return p.finish()
 }
 
-// Flush returns what is known of all that has begun; call it at the end of a log, or
-// when that has been quiet for long. A process that was chosen counts as killed if
-// records are missing that may have said so, and else as not.
+// Flush returns everything that is incomplete. Call it at the end of a log, or when no
+// record has come for a long time. A chosen process counts as killed if records are
+// missing that may have been about its death, and otherwise as not killed.
 func (p *Parser) Flush() []Kill {
 	var done []Kill
-	if k, ok := p.take(); ok {
+	if k, ok := p.finish(); ok {
 		done = append(done, k)
 	}
 	for _, c := range p.chosen {
@@ -123,45 +124,45 @@ func (p *Parser) Flush() []Kill {
 		c.Kills, c.end = 1, p.next-1
 		done = append(done, c.Kill)
 	}
-	p.chosen, p.begun = nil, ""
+	p.chosen, p.partial = nil, ""
 	return done
 }
 
-// choose takes a summary. One that is not complete goes on in another record. Of too
-// many choices the oldest is forgotten: its death was never logged.
+// choose processes a summary. An incomplete one continues in another record. If there are
+// too many choices, the oldest is dropped: its death was never logged.
 func (p *Parser) choose(text string, k Kill) (Kill, bool) {
-	if !k.summary(text, "") {
-		if p.begun = text; len(text) > maxBegun {
-			p.begun = ""
+	if !k.parseSummary(text, "") {
+		if p.partial = text; len(text) > maxPartial {
+			p.partial = ""
 		}
-		return p.take()
+		return p.finish()
 	}
-	p.begun, p.told = "", 0
+	p.partial, p.quietPID = "", 0
 	if len(p.chosen) >= maxOpen {
 		p.chosen = p.chosen[1:]
 	}
 	p.chosen = append(p.chosen, choice{Kill: k, text: text})
-	return p.take()
+	return p.finish()
 }
 
-// dies takes a death: that of a process that was chosen, one of the open group or, if the
-// kernel left out the rest of its dump or it was lost, one out of nothing.
-func (p *Parser) dies(v Victim, memory Kind, k Kill) (Kill, bool) {
+// addDeath processes a death: that of a chosen process, of a member of the current group
+// or, if the kernel omitted the rest of the dump or it was lost, of an unknown process.
+func (p *Parser) addDeath(v Victim, memory Kind, k Kill) (Kill, bool) {
 	name := v.Process
 	v.Process = unescape(name)
 	if i := p.choiceOf(v.PID, memory); i >= 0 {
 		c := p.chosen[i]
-		c.summary(c.text, name)
+		c.parseSummary(c.text, name)
 		p.chosen = slices.Delete(p.chosen, i, i+1)
 		if v.UID == 0 {
 			v.UID = c.UID
 		}
 		c.end = k.end
-		return p.begin(c.Kill, v, memory)
+		return p.startKill(c.Kill, v, memory)
 	}
-	if p.group && (p.memory == "" || p.memory == memory) { // else it is another kill, without a dump
+	if p.group && (p.memory == "" || p.memory == memory) { // otherwise it is another kill, without a dump
 		p.memory, p.last.end = memory, k.end
-		p.last.add(v, p.told)
+		p.last.add(v, p.quietPID)
 		return Kill{}, false
 	}
 	if k.Kind = memory; memory == System {
@@ -169,12 +170,12 @@ func (p *Parser) dies(v Victim, memory Kind, k Kill) (Kill, bool) {
 	} else {
 		k.Constraint = ConstraintMemcg
 	}
-	return p.begin(k, v, memory)
+	return p.startKill(k, v, memory)
 }
 
-// choiceOf finds the choice that a death carries out, -1 if there is none. If the main
-// thread of the chosen process has ended, the death is that of another thread, under its
-// own id.
+// choiceOf returns the index of the choice that a death belongs to, or -1. If the main
+// thread of the chosen process has exited, the death is that of another thread, with its
+// own ID.
 func (p *Parser) choiceOf(pid int, memory Kind) int {
 	if i := slices.IndexFunc(p.chosen, func(c choice) bool { return c.PID == pid }); i >= 0 {
 		return i
@@ -185,26 +186,26 @@ func (p *Parser) choiceOf(pid int, memory Kind) int {
 	return -1
 }
 
-// ends takes it that a process was not killed, because it is ending by itself.
-func (p *Parser) ends(pid int) {
+// dropChoice records that a chosen process was not killed because it is already exiting.
+func (p *Parser) dropChoice(pid int) {
 	before := len(p.chosen)
 	p.chosen = slices.DeleteFunc(p.chosen, func(c choice) bool { return c.PID == pid })
 	p.NobodyKilled += uint64(before - len(p.chosen))
 }
 
-// begin makes k the last kill and returns the one before it.
-func (p *Parser) begin(k Kill, v Victim, memory Kind) (Kill, bool) {
-	done, ok := p.take()
+// startKill makes k the last kill and returns the previous one.
+func (p *Parser) startKill(k Kill, v Victim, memory Kind) (Kill, bool) {
+	done, ok := p.finish()
 	k.Victim, k.Kills, k.counted = v, 1, 1
-	p.last, p.memory, p.told = &k, memory, 0
+	p.last, p.memory, p.quietPID = &k, memory, 0
 	return done, ok
 }
 
-// groupBegins takes the announcement that all of a cgroup will be killed, which
-// follows the death of the one that was chosen.
-func (p *Parser) groupBegins(cgroup string, k Kill) (done Kill, ok bool) {
+// startGroup processes the announcement that a whole cgroup will be killed. It follows
+// the death of the chosen process.
+func (p *Parser) startGroup(cgroup string, k Kill) (done Kill, ok bool) {
 	if p.last == nil || p.group || p.last.VictimCgroup != "" && !within(p.last.VictimCgroup, cgroup) {
-		done, ok = p.take()
+		done, ok = p.finish()
 		k.Constraint = ConstraintMemcg
 		p.last, p.memory = &k, ""
 	}
@@ -216,9 +217,9 @@ func (p *Parser) groupBegins(cgroup string, k Kill) (done Kill, ok bool) {
 	return done, ok
 }
 
-// take returns the last kill, which is complete. A group whose members' lines were
-// all lost still is one.
-func (p *Parser) take() (Kill, bool) {
+// finish returns the last kill, which is complete. A group kill counts as a kill even if
+// all lines about its members were lost.
+func (p *Parser) finish() (Kill, bool) {
 	if p.last == nil {
 		return Kill{}, false
 	}

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestParser feeds the kernel's lines of each case and prints what they tell. A line
-// "quiet" is a moment without any, "flush" the end.
+// TestParser feeds the kernel's lines of each case to a Parser and prints the kills. The
+// line "quiet" stands for a moment without lines, "flush" for the end.
 func TestParser(t *testing.T) {
 	datadriven.Walk(t, "testdata/parser", func(t *testing.T, path string) {
 		t.Helper()
@@ -74,7 +74,7 @@ func show(out *strings.Builder, kill oomwatch.Kill) {
 	}
 }
 
-func TestRecordsThatAreNone(t *testing.T) {
+func TestParseRecord_Malformed(t *testing.T) {
 	for _, line := range []string{
 		"", ";", "6", "6,", "6,1,2", "6,1,2,-", "x,1,2,-;text", "6,x,2,-;text", "6,1,x,-;text", "6,,2,-;t", ",1,2,-;t",
 		"-6,1,2,-;t", "99999999999999999999,1,2,-;t", " SUBSYSTEM=memory",
@@ -84,7 +84,7 @@ func TestRecordsThatAreNone(t *testing.T) {
 	}
 }
 
-func TestARecordIsItsTextWithoutTheDictionary(t *testing.T) {
+func TestParseRecord_SkipsTheDictionary(t *testing.T) {
 	r, err := oomwatch.ParseRecord([]byte("12,357,9927964,-,caller=T1;some; text, more\n SUBSYSTEM=pci\n DEVICE=+pci\n"))
 	require.NoError(t, err)
 	require.Equal(t, oomwatch.Record{Sequence: 357, SinceBoot: 9927964 * time.Microsecond, Text: []byte("some; text, more")}, r)
@@ -95,7 +95,7 @@ func TestARecordIsItsTextWithoutTheDictionary(t *testing.T) {
 	require.Empty(t, r.Text)
 }
 
-func TestAParserForgetsChoicesThatWereNeverCarriedOut(t *testing.T) {
+func TestParser_DropsTheOldestOfTooManyChoices(t *testing.T) {
 	var parser oomwatch.Parser
 	for i := range 1000 {
 		text := fmt.Appendf(nil, "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/,task=x,pid=%d,uid=0", i+1)
@@ -106,8 +106,8 @@ func TestAParserForgetsChoicesThatWereNeverCarriedOut(t *testing.T) {
 	require.Len(t, parser.Flush(), 63, "the last may still be carried out")
 }
 
-// FuzzParser looks for panics, and for a parser that a strange line keeps from
-// telling the kill after it.
+// FuzzParser checks that no line causes a panic or prevents the parser from reporting the
+// next kill.
 func FuzzParser(f *testing.F) {
 	f.Add("6,466,11691425,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=grp,mems_allowed=0,oom_memcg=/grp,task_memcg=/grp,task=exe,pid=111,uid=0\n" +
 		"3,467,11691639,-;Memory cgroup out of memory: Killed process 111 (exe) total-vm:1269212kB, anon-rss:43980kB\n" +

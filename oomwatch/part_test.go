@@ -29,7 +29,7 @@ func parse(t *testing.T, records ...string) (kills []oomwatch.Kill) {
 	return append(kills, p.Flush()...)
 }
 
-func TestKillWithoutADumpAfterAGroup(t *testing.T) {
+func TestParser_KillWithoutADumpAfterAGroup(t *testing.T) {
 	const summary = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/a,task_memcg=/a/b,task=exe,pid=7,uid=0"
 	kills := parse(t, summary, "Memory cgroup out of memory: Killed process 7 (exe) total-vm:1kB",
 		"Tasks in /a/b are going to be killed due to memory.oom.group set",
@@ -41,7 +41,7 @@ func TestKillWithoutADumpAfterAGroup(t *testing.T) {
 	require.Equal(t, 9, kills[1].PID)
 }
 
-func TestCgroupWithTheFieldOfAProcessInItsName(t *testing.T) {
+func TestParser_CgroupWithAFieldInItsName(t *testing.T) {
 	const head = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/a"
 	for _, test := range []struct{ summary, process, victim string }{
 		{head + ",task_memcg=/a/x,task=y,task=exe,pid=7,uid=0", "exe", "/a/x,task=y"},
@@ -54,8 +54,8 @@ func TestCgroupWithTheFieldOfAProcessInItsName(t *testing.T) {
 	}
 }
 
-// resumed returns what is told before and after a restart at the saved position that
-// follows some records, of which some time has passed since.
+// resumed returns what is reported before and after a restart at the position that was
+// saved some time after the given number of records.
 func resumed(t *testing.T, before, after []string) (first, second []oomwatch.Kill) {
 	t.Helper()
 	bubble(t, func(n *node) {
@@ -73,7 +73,7 @@ func resumed(t *testing.T, before, after []string) (first, second []oomwatch.Kil
 	return first, second
 }
 
-func TestARestartTellsNothingTwiceWhileAnOlderChoiceIsOpen(t *testing.T) {
+func TestWatcher_RestartReportsNothingTwiceWithAnOpenChoice(t *testing.T) {
 	one, two, three := dump("/a", 7), dump("/b", 8), dump("/c", 9)
 	first, second := resumed(t, []string{one[0], one[2], two[0], two[2], two[3], three[0]}, []string{three[2], one[3], three[3]})
 	require.Len(t, first, 1)
@@ -89,15 +89,15 @@ func TestARestartTellsNothingTwiceWhileAnOlderChoiceIsOpen(t *testing.T) {
 	require.Equal(t, []int{7, 9}, []int{second[0].PID, second[1].PID})
 }
 
-func TestARestartBetweenTwoLinesLosesNothing(t *testing.T) {
+func TestWatcher_RestartBetweenTwoLinesLosesNothing(t *testing.T) {
 	one := dump("/a", 7)
 	_, kills := resumed(t, one[:3], one[3:])
 	require.Len(t, kills, 1)
 	require.Equal(t, "/a", kills[0].VictimCgroup)
 }
 
-// ownLog is a source that can be resumed: of ten records that it has read the fifth tells
-// of a kill.
+// ownLog is a source that can be resumed: it has read ten records, of which the fifth is
+// about a kill.
 type ownLog struct{}
 
 func (ownLog) Name() string                { return "own" }
@@ -109,7 +109,7 @@ func (ownLog) Watch(ctx context.Context, _ oomwatch.Position, emit func(oomwatch
 	return nil
 }
 
-func TestThePositionOfAnySourceWaitsForItsKills(t *testing.T) {
+func TestPosition_OfACustomSourceWaitsForItsKills(t *testing.T) {
 	bubble(t, func(n *node) {
 		require.EqualValues(n, 4, n.watcher.Position().Sequence)
 		_, err := n.watcher.Next(n.Context())

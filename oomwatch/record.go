@@ -11,27 +11,27 @@ import (
 
 // Record is a record of /dev/kmsg.
 type Record struct {
-	// Sequence numbers the records since boot.
+	// Sequence is the record's number since boot.
 	Sequence uint64
-	// SinceBoot is the time that the kernel gave it, by its monotonic clock.
+	// SinceBoot is the record's time by the kernel's monotonic clock.
 	SinceBoot time.Duration
-	// Kernel says that the kernel wrote it: facility 0. Whoever may write to
-	// /dev/kmsg can't choose that one.
+	// Kernel reports whether the kernel wrote it: facility 0, which programs that write
+	// to /dev/kmsg cannot use.
 	Kernel bool
-	// Continued says that it goes on with a line of the kernel that was begun in a
-	// record before it: that was full, or another got in between.
+	// Continued reports whether it continues a line of the kernel from an earlier record,
+	// because that was full or another record came in between.
 	Continued bool
-	// Text is the message, with what is not printable in it escaped as \xNN. It
-	// is a part of the line that was parsed.
+	// Text is the message, with unprintable bytes escaped as \xNN. It shares memory with
+	// the parsed line.
 	Text []byte
 }
 
 var errRecord = errors.New("not a record of /dev/kmsg")
 
-// ParseRecord parses "priority,sequence,microseconds,flags;text", as the kernel's
-// Documentation/ABI/testing/dev-kmsg describes it. Fields that a newer kernel may
-// add before the semicolon, and the dictionary after the first line, are skipped.
-// The record shares its text with line.
+// ParseRecord parses "priority,sequence,microseconds,flags;text", as described in the
+// kernel's Documentation/ABI/testing/dev-kmsg. Fields that a newer kernel may add before
+// the semicolon, and the dictionary after the first line, are skipped. The record's text
+// shares memory with line.
 func ParseRecord(line []byte) (Record, error) {
 	head, text, hasText := bytes.Cut(line, []byte(";"))
 	fields := strings.Split(string(head), ",")

@@ -17,69 +17,71 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Reasons of events.
+// Event reasons.
 const (
-	// SystemOOM is the kubelet's, about the node.
+	// SystemOOM is the reason of the kubelet's event about the node.
 	SystemOOM = "SystemOOM"
-	// OOMKilled is about the pod; the kubelet has none such.
+	// OOMKilled is the reason of the event about the pod, which the kubelet does not
+	// have.
 	OOMKilled = "OOMKilled"
 )
 
-// EventRecorder records events; client-go's recorder is one.
+// EventRecorder records events. The recorders of client-go implement it.
 type EventRecorder interface {
 	Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any)
 }
 
 // ReporterConfig configures a [Reporter].
 type ReporterConfig struct {
-	// Events takes the events. Required.
+	// Events records the events. Required.
 	Events EventRecorder
-	// Node is what SystemOOM is about, the node or a reference to it. Required.
+	// Node is the object of SystemOOM events, the node or a reference to it. Required.
 	Node runtime.Object
-	// Pod finds a pod and the name of a container by what the cgroup's path tells of
-	// them, of which one may be empty. What takes all its memory at once is dead before
-	// much was seen of its container: a handler that looks at a cache should wait for
-	// a list made after Kill.Time before it reports. Nil: pods have no events.
+	// Pod returns a pod and the name of a container for the UID and container ID from the
+	// cgroup's path; either may be empty. A container that exhausts its memory at once is
+	// dead before much was known of it: a handler that reads from a cache should wait for
+	// a list made after Kill.Time before it calls Report. If nil, no events about pods
+	// are recorded.
 	Pod func(uid types.UID, containerID string) (pod *corev1.Pod, container string, ok bool)
-	// Burst is how many events a pod may have at once, and Every the time in which
-	// it may have one more. Default 5 and 1 min.
+	// Burst is how many events a pod may have at once. After that it may have one more
+	// event per Every. Defaults 5 and 1 min.
 	Burst int
 	Every time.Duration
-	// Suppressed is called for each kill that the limit leaves without an event.
+	// Suppressed is called for each kill without an event because of this limit.
 	// Optional.
 	Suppressed func(Kill)
 	// Clock is the time source. Default the system clock.
 	Clock clock.PassiveClock
 }
 
-// Validate returns all problems with c, joined; nil if there are none.
+// Validate returns every problem with c, joined.
 func (c ReporterConfig) Validate() error {
 	var errs []error
 	if c.Events == nil {
-		errs = append(errs, errors.New("field Events is nil"))
+		errs = append(errs, errors.New("field Events is required"))
 	}
 	if c.Node == nil {
-		errs = append(errs, errors.New("field Node is nil"))
+		errs = append(errs, errors.New("field Node is required"))
 	}
 	if c.Burst < 0 {
-		errs = append(errs, fmt.Errorf("field Burst %d: want none or a positive one", c.Burst))
+		errs = append(errs, fmt.Errorf("field Burst: %d is negative", c.Burst))
 	}
 	if c.Every < 0 {
-		errs = append(errs, fmt.Errorf("field Every %s: want none or a positive one", c.Every))
+		errs = append(errs, fmt.Errorf("field Every: %s is negative", c.Every))
 	}
 	return errors.Join(errs...)
 }
 
-// Reporter makes events of kills. Make it with [NewReporter]; its methods are safe
+// Reporter records events about kills. Create it with [NewReporter]; its methods are safe
 // for concurrent use.
 type Reporter struct {
 	cfg ReporterConfig
 
 	mu   sync.Mutex
-	used map[types.UID][]time.Time // when each event of a pod counts no more, in order
+	used map[types.UID][]time.Time // when each recent event of a pod stops counting, in order
 }
 
-// NewReporter returns a Reporter, or an error that names every problem with cfg.
+// NewReporter returns a Reporter. The error reports every problem with cfg.
 func NewReporter(cfg ReporterConfig) (*Reporter, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("oomwatch: invalid config of a reporter: %w", err)
@@ -95,11 +97,11 @@ func NewReporter(cfg ReporterConfig) (*Reporter, error) {
 	return &Reporter{cfg: cfg, used: map[types.UID][]time.Time{}}, nil
 }
 
-// Report records the events of a kill: SystemOOM with the kubelet's text about the
-// node if the machine had no memory left, and OOMKilled about the pod if it was one's.
-// It fits [Config.Handler].
+// Report records the events about a kill: SystemOOM about the node, with the kubelet's
+// text, if the machine was out of memory, and OOMKilled about the pod if the kill hit
+// one. It can be used as [Config.Handler].
 func (r *Reporter) Report(_ context.Context, kill Kill) {
-	if machine(kill) {
+	if isSystem(kill) {
 		r.cfg.Events.Eventf(r.cfg.Node, corev1.EventTypeWarning, SystemOOM, "%s", systemMessage(kill))
 	}
 	if r.cfg.Pod == nil || kill.PodUID == "" && kill.ContainerID == "" {
@@ -116,7 +118,7 @@ func (r *Reporter) Report(_ context.Context, kill Kill) {
 	r.cfg.Events.Eventf(pod, corev1.EventTypeWarning, OOMKilled, "%s", podMessage(kill, container))
 }
 
-// systemMessage is the kubelet's.
+// systemMessage returns the kubelet's message.
 func systemMessage(kill Kill) string {
 	const message = "System OOM encountered"
 	if kill.Process == "" || kill.PID == 0 {
@@ -126,23 +128,24 @@ func systemMessage(kill Kill) string {
 }
 
 func podMessage(kill Kill, container string) string {
-	whose := whoseMemory(kill, container)
+	whose := limitText(kill, container)
 	if kill.Process == "" {
 		return fmt.Sprintf("%s, processes killed: %d", whose, kill.Kills)
 	}
 	killed := "killed process"
 	if kill.Kills > 1 {
-		killed = fmt.Sprintf("killed %d processes, of them first", kill.Kills)
+		killed = fmt.Sprintf("killed %d processes, the first", kill.Kills)
 	}
 	return fmt.Sprintf("%s, %s: %s, pid: %d", whose, killed, printable(kill.Process), kill.PID)
 }
 
-// whoseMemory says which limit was reached, if that is known. A container's own may be
-// that of a cgroup above its processes': some runtimes make one within.
-func whoseMemory(kill Kill, container string) string {
+// limitText returns which limit was reached, if that is known. The limit of a container
+// may be that of a cgroup above the one of its processes: some runtimes create one
+// inside.
+func limitText(kill Kill, container string) string {
 	pod, id := ParseCgroup(kill.LimitCgroup)
 	switch {
-	case machine(kill):
+	case isSystem(kill):
 		return "The node ran out of memory"
 	case kill.LimitCgroup == "" && container != "":
 		return "Container " + container + " ran out of memory"
@@ -157,11 +160,12 @@ func whoseMemory(kill Kill, container string) string {
 	}
 }
 
-// machine says whether the machine had no memory left, also if the victim's whole cgroup
-// had to die for it.
-func machine(kill Kill) bool { return kill.Kind == System || kill.LimitCgroup == "/" }
+// isSystem reports whether the machine was out of memory, also if the victim's whole
+// cgroup was killed.
+func isSystem(kill Kill) bool { return kill.Kind == System || kill.LimitCgroup == "/" }
 
-// printable is the name of a process, which may be any bytes, as text.
+// printable returns the name of a process, which may contain any bytes, as printable
+// text.
 func printable(name string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -171,8 +175,8 @@ func printable(name string) string {
 	}, name)
 }
 
-// allow reports whether the pod may have another event, and counts it. One counts no more
-// Every after the one before it.
+// allow reports whether the pod may have another event, and counts it. Each event stops
+// counting Every after the previous one did.
 func (r *Reporter) allow(uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/kubeparts/kubeparts/oomwatch"
 )
 
-// recorder keeps events as "kind name: type reason message".
+// recorder records events as "kind name: type reason message".
 type recorder struct{ events []string }
 
 func (r *recorder) Eventf(object runtime.Object, eventtype, reason, format string, args ...any) {
@@ -47,7 +47,7 @@ func newReports(t *testing.T) *reports {
 	return r
 }
 
-func TestEventsOfKills(t *testing.T) {
+func TestReporter_Events(t *testing.T) {
 	exe := oomwatch.Victim{Process: "exe", PID: 7}
 	const (
 		pod       = "/kubepods/pod8dd2e6c1-40d5-4b02-9a8f-4c3f2d7f9c11"
@@ -57,11 +57,11 @@ func TestEventsOfKills(t *testing.T) {
 		kill   oomwatch.Kill
 		events []string
 	}{
-		"the machine, as the kubelet tells it": {
+		"the machine, as in the kubelet": {
 			oomwatch.Kill{Kind: oomwatch.System, Kills: 1, Victim: exe},
 			[]string{"node: Warning SystemOOM System OOM encountered, victim process: exe, pid: 7"},
 		},
-		"the machine, nobody known": {
+		"the machine, unknown victim": {
 			oomwatch.Kill{Kind: oomwatch.System, Kills: 1},
 			[]string{"node: Warning SystemOOM System OOM encountered"},
 		},
@@ -82,17 +82,17 @@ func TestEventsOfKills(t *testing.T) {
 		},
 		"a group": {
 			oomwatch.Kill{Kind: oomwatch.Group, Kills: 3, Victim: exe, PodUID: "a", ContainerID: "c", LimitCgroup: container, VictimCgroup: container},
-			[]string{"pod-a: Warning OOMKilled Container c reached its memory limit, killed 3 processes, of them first: exe, pid: 7"},
+			[]string{"pod-a: Warning OOMKilled Container c reached its memory limit, killed 3 processes, the first: exe, pid: 7"},
 		},
-		"what only counters tell": {
+		"a kill in a pod that only counters report": {
 			oomwatch.Kill{Kills: 2, PodUID: "a"},
 			[]string{"pod-a: Warning OOMKilled The pod ran out of memory, processes killed: 2"},
 		},
-		"what only counters tell of a container": {
+		"a kill in a container that only counters report": {
 			oomwatch.Kill{Kills: 2, PodUID: "a", ContainerID: "c"},
 			[]string{"pod-a: Warning OOMKilled Container c ran out of memory, processes killed: 2"},
 		},
-		"a cgroup that the runtime makes within the container's": {
+		"a cgroup that the runtime creates inside the container's": {
 			oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1, Victim: exe, PodUID: "a", ContainerID: "c", LimitCgroup: container, VictimCgroup: container + "/container"},
 			[]string{"pod-a: Warning OOMKilled Container c reached its memory limit, killed process: exe, pid: 7"},
 		},
@@ -100,19 +100,19 @@ func TestEventsOfKills(t *testing.T) {
 			oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1, Victim: exe, PodUID: "a", ContainerID: "c", LimitCgroup: "/kubepods", VictimCgroup: container},
 			[]string{"pod-a: Warning OOMKilled The node's pods reached their memory limit, killed process: exe, pid: 7"},
 		},
-		"the machine, and a container that dies whole": {
+		"the machine, and a container that is killed as a whole": {
 			oomwatch.Kill{Kind: oomwatch.Group, Kills: 3, Victim: exe, PodUID: "a", ContainerID: "c", LimitCgroup: "/", VictimCgroup: container},
 			[]string{
 				"node: Warning SystemOOM System OOM encountered, victim process: exe, pid: 7",
-				"pod-a: Warning OOMKilled The node ran out of memory, killed 3 processes, of them first: exe, pid: 7",
+				"pod-a: Warning OOMKilled The node ran out of memory, killed 3 processes, the first: exe, pid: 7",
 			},
 		},
-		"a name that is no text": {
+		"a name with unprintable bytes": {
 			oomwatch.Kill{Kind: oomwatch.System, Kills: 1, Victim: oomwatch.Victim{Process: "a\xff\n(b)", PID: 7}},
 			[]string{"node: Warning SystemOOM System OOM encountered, victim process: a\ufffd\ufffd(b), pid: 7"},
 		},
-		"a pod that is gone": {oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1, PodUID: "unknown"}, nil},
-		"nobody's":           {oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1}, nil},
+		"a pod that does not exist any more": {oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1, PodUID: "unknown"}, nil},
+		"no pod":                             {oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReports(t)
@@ -122,7 +122,7 @@ func TestEventsOfKills(t *testing.T) {
 	}
 }
 
-func TestAPodHasFiveEventsAtOnceAndThenOneAMinute(t *testing.T) {
+func TestReporter_FiveEventsAtOnceThenOnePerMinute(t *testing.T) {
 	r := newReports(t)
 	report := func(n int) (told int) {
 		before := len(r.events)

@@ -16,7 +16,7 @@ import (
 
 func newRand(seed int) *rand.Rand { return rand.New(rand.NewPCG(uint64(seed), 0)) }
 
-// storm plays a random history: kills in several cgroups, a log that fails or is
+// storm simulates a random history: kills in several cgroups, a log that fails or is
 // overwritten, counters that are read early and late, restarts of the watcher. Torn
 // dumps are those that are overwritten in the middle.
 func storm(t *testing.T, r *rand.Rand, torn bool) {

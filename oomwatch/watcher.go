@@ -17,69 +17,72 @@ import (
 	"github.com/kubeparts/kubeparts/internal/backoff"
 )
 
-// ErrRunning says that the watcher is running already.
+// ErrRunning is returned by [Watcher.Run] while another Run is active.
 var ErrRunning = errors.New("oomwatch: already running")
 
-// Source is where kills are seen: [Kmsg], [Counters], or one of your own.
+// Source observes kills: [Kmsg], [Counters], or an implementation of your own.
 type Source interface {
-	// Name names the source in [Watcher.Sources].
+	// Name returns the name of the source in [Watcher.Sources].
 	Name() string
-	// Watch emits what it sees until ctx is done, and then returns nil, or until it
-	// can't go on, and then returns why. It is called again after a pause, and goes
-	// on where it was; the first time it goes on at from, if it can. Once it can see
-	// anything it emits an empty sighting. Emit may be called by one goroutine at a
-	// time, and waits for nobody.
+	// Watch emits what it sees. It returns nil when ctx is done, and an error when it
+	// cannot continue. It is then called again after a pause and continues where it
+	// stopped; the first call starts at from, if the source supports that. When the
+	// source is ready, it emits an empty Sighting. Emit must not be called concurrently;
+	// it never blocks.
 	Watch(ctx context.Context, from Position, emit func(Sighting)) error
-	// Position is how far its log has been read, without the kills that it has not
-	// emitted yet. It is zero for a source that can't be resumed; one at most can.
+	// Position returns how far the source's log has been read, without kills that it has
+	// not emitted yet. It is zero for a source that cannot be resumed; at most one source
+	// can.
 	Position() Position
 }
 
 // Config configures a [Watcher].
 type Config struct {
-	// Sources are watched side by side; what several tell is told once. Required.
+	// Sources are watched concurrently; a kill that several of them report is reported
+	// once. Required.
 	Sources []Source
-	// Resume is a [Watcher.Position] of an earlier process: nothing up to it is told
-	// again. The zero value, and that of another boot, is the end of the log.
+	// Resume is a [Watcher.Position] of an earlier process: kills up to it are not
+	// reported again. With the zero value, or the position of another boot, the watcher
+	// starts at the end of the log.
 	Resume Position
-	// Handler is called for each kill, one at a time, in the order in which they
-	// were told, by Run. If it is nil, take them with [Watcher.Next].
+	// Handler is called by Run for each kill, one at a time, in the order of the reports.
+	// If it is nil, call [Watcher.Next].
 	Handler func(context.Context, Kill)
-	// Attribute returns the pod and the container that a cgroup belongs to, empty
-	// where it is nobody's. It must not block and not call the Watcher. Default
-	// [ParseCgroup].
+	// Attribute returns the pod and the container of a cgroup, empty if it belongs to
+	// none. It must not block or call the Watcher. Default [ParseCgroup].
 	Attribute func(cgroup string) (types.UID, string)
-	// Window is how long a counter that rose waits for the log to say more, and the
-	// other way round. Default 3 s, a look of [Counters] and a bit. A kill whose
-	// line in the log is complete waits for nothing.
+	// Window is how long a counter that rose waits for the log to report the kill, and
+	// vice versa. Default 3 s, somewhat more than the period of [Counters]. A kill whose
+	// line in the log is complete does not wait.
 	Window time.Duration
-	// QueueSize is how many kills wait for a slow handler. Default 1,024. Those that
-	// find it full are dropped, and counted in [Lost] of the next one.
+	// QueueSize is how many kills can wait for a slow handler. Default 1,024. Further
+	// kills are dropped, and counted in [Lost] of the next kill.
 	QueueSize int
 	// Clock is the time source. Default the system clock.
 	Clock clock.Clock
 	// Logger receives structured logs. Default: discard.
 	Logger *slog.Logger
-	// Observer receives what happens. Optional.
+	// Observer receives events for metrics and tests. Optional.
 	Observer Observer
 }
 
-// Observer holds optional callbacks, called by Run's goroutines one at a time. They must
-// not block and not call the Watcher.
+// Observer holds optional callbacks. They are called by Run's goroutines, one at a time.
+// They must not block or call the Watcher.
 type Observer struct {
-	// LostRecords is called when records of the log were overwritten unread.
+	// LostRecords is called when records of the log were overwritten before they were
+	// read.
 	LostRecords func(n uint64)
-	// DroppedKill is called for a kill that found the queue full.
+	// DroppedKill is called for a kill that was dropped because the queue was full.
 	DroppedKill func(Kill)
-	// SourceFailed is called when a source can't go on; it is tried again.
+	// SourceFailed is called when a source fails. It is retried.
 	SourceFailed func(name string, err error)
 }
 
-// Validate returns all problems with c, joined; nil if there are none.
+// Validate returns every problem with c, joined.
 func (c Config) Validate() error {
 	var errs []error
 	if len(c.Sources) == 0 {
-		errs = append(errs, errors.New("field Sources: want at least one"))
+		errs = append(errs, errors.New("field Sources must not be empty"))
 	}
 	for i, s := range c.Sources {
 		if s == nil {
@@ -87,10 +90,10 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.QueueSize < 0 {
-		errs = append(errs, fmt.Errorf("field QueueSize %d: want none or a positive one", c.QueueSize))
+		errs = append(errs, fmt.Errorf("field QueueSize: %d is negative", c.QueueSize))
 	}
 	if c.Window < 0 {
-		errs = append(errs, fmt.Errorf("field Window %s: want none or a positive one", c.Window))
+		errs = append(errs, fmt.Errorf("field Window: %s is negative", c.Window))
 	}
 	return errors.Join(errs...)
 }
@@ -120,46 +123,45 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// The pause before a source that failed is tried again, which doubles each time.
+// The pause before a failed source is retried, which doubles each time.
 const (
 	retryMin = 100 * time.Millisecond
 	retryMax = 30 * time.Second
 )
 
-// Watcher tells each kill once. Make it with [New]; its methods are safe for
+// Watcher reports each kill once. Create it with [New]; its methods are safe for
 // concurrent use.
 type Watcher struct {
 	cfg     Config
 	running atomic.Bool
-	held    chan struct{} // capacity 1: the merger holds something new
+	merged  chan struct{} // capacity 1: the merger has a new entry
 	queued  chan struct{} // capacity 1: the queue may not be empty
 
 	mu      sync.Mutex
 	merger  merger
 	lost    Lost   // since the last kill that was queued
-	queue   []Kill // told and not handled yet
-	handled uint64 // the last record of the log's kills that were
+	queue   []Kill // reported and not handled yet
+	handled uint64 // the last record of the kills in the log that were handled
 	sources []SourceStatus
 }
 
-// SourceStatus says how a source is doing.
+// SourceStatus is the state of a source.
 type SourceStatus struct {
 	Name string
-	// Watching says that it sees what happens.
+	// Watching reports whether the source is ready and sees kills.
 	Watching bool
-	// Err is why it last failed; it is nil before that and while it is watching.
+	// Err is its last failure; nil if it never failed and while it is watching.
 	Err error
 }
 
-// New returns a watcher, or an error that names every problem with cfg. It starts
-// nothing.
+// New returns a Watcher. It starts nothing. The error reports every problem with cfg.
 func New(cfg Config) (*Watcher, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("oomwatch: invalid config: %w", err)
 	}
 	cfg = cfg.withDefaults()
 	w := &Watcher{
-		cfg: cfg, held: make(chan struct{}, 1), queued: make(chan struct{}, 1),
+		cfg: cfg, merged: make(chan struct{}, 1), queued: make(chan struct{}, 1),
 		merger: merger{window: cfg.Window}, sources: make([]SourceStatus, len(cfg.Sources)),
 	}
 	for i, s := range cfg.Sources {
@@ -168,9 +170,9 @@ func New(cfg Config) (*Watcher, error) {
 	return w, nil
 }
 
-// Run watches until ctx is done and returns nil. What has been seen by then and not
-// handled is told again by a Run that resumes at [Watcher.Position]. A second Run
-// beside the first returns [ErrRunning].
+// Run watches until ctx is done and returns nil. Kills that were seen by then and not
+// handled are reported again by a Run that resumes at [Watcher.Position]. While another
+// Run is active, it returns [ErrRunning].
 func (w *Watcher) Run(ctx context.Context) error {
 	if !w.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -184,15 +186,15 @@ func (w *Watcher) Run(ctx context.Context) error {
 	if w.cfg.Handler != nil {
 		all.Go(func() { w.handle(ctx) })
 	}
-	w.tellDue(ctx)
+	w.queueDue(ctx)
 	return nil
 }
 
-// Next waits for a kill and takes it off the queue, for those who have no Handler.
-// The error is ctx's. Run must be running elsewhere.
+// Next waits for a kill and removes it from the queue, for callers without a Handler. It
+// returns ctx's error when ctx is done. Run must be active on another goroutine.
 func (w *Watcher) Next(ctx context.Context) (Kill, error) {
 	for {
-		if kill, ok := w.take(); ok {
+		if kill, ok := w.dequeue(); ok {
 			return kill, nil
 		}
 		select {
@@ -203,9 +205,9 @@ func (w *Watcher) Next(ctx context.Context) (Kill, error) {
 	}
 }
 
-// Position is how far the kernel's log has been read and all its kills handled, or
-// taken with Next: what to save for [Config.Resume]. The zero value says that
-// nothing has been read.
+// Position returns how far the kernel's log has been read and all its kills handled, or
+// returned by Next. Save it for [Config.Resume]. The zero value means that nothing has
+// been read.
 func (w *Watcher) Position() Position {
 	var read Position
 	for _, s := range w.cfg.Sources {
@@ -214,11 +216,11 @@ func (w *Watcher) Position() Position {
 	read = cmp.Or(read, w.cfg.Resume)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// The log's kills are told in its order.
+	// Kills in the log are queued in the order of the log.
 	i := slices.IndexFunc(w.queue, func(k Kill) bool { return k.end > 0 })
 	if i >= 0 {
 		read.Sequence = min(read.Sequence, w.queue[i].from)
-	} else if k, ok := w.merger.logged(); ok && k.end > 0 {
+	} else if k, ok := w.merger.firstLogged(); ok && k.end > 0 {
 		read.Sequence = min(read.Sequence, k.from)
 	}
 	if read.Told = max(read.Told, w.handled); read.Told <= read.Sequence {
@@ -227,15 +229,15 @@ func (w *Watcher) Position() Position {
 	return read
 }
 
-// Sources returns how the sources are doing. As long as one is watching, kills of
-// the kind that it sees are told.
+// Sources returns the state of the sources. As long as one of them is watching, the kills
+// that it sees are reported.
 func (w *Watcher) Sources() []SourceStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.sources)
 }
 
-// watch watches a source again and again.
+// watch runs a source, and runs it again after each failure.
 func (w *Watcher) watch(ctx context.Context, i int, source Source) {
 	pause := retryMin
 	for {
@@ -246,13 +248,13 @@ func (w *Watcher) watch(ctx context.Context, i int, source Source) {
 			return
 		}
 		if err == nil {
-			err = errEnded
+			err = errStopped
 		}
 		w.setSource(i, err)
 		if w.cfg.Clock.Since(began) > retryMax {
-			pause = retryMin // it had been well
+			pause = retryMin // it worked for some time
 		}
-		w.cfg.Logger.WarnContext(ctx, "a source of memory kills failed", "source", source.Name(), "retryIn", pause, "err", err)
+		w.cfg.Logger.WarnContext(ctx, "source of OOM kills failed, will retry", "source", source.Name(), "retryIn", pause, "err", err)
 		timer := w.cfg.Clock.NewTimer(pause)
 		select {
 		case <-ctx.Done():
@@ -264,9 +266,9 @@ func (w *Watcher) watch(ctx context.Context, i int, source Source) {
 	}
 }
 
-var errEnded = errors.New("it ended")
+var errStopped = errors.New("source stopped without an error")
 
-// setSource notes that a source does not watch any more.
+// setSource records that a source is not watching any more.
 func (w *Watcher) setSource(i int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -276,7 +278,7 @@ func (w *Watcher) setSource(i int, err error) {
 	}
 }
 
-// emit takes a sighting of a source. It never waits for a handler.
+// emit processes what a source has seen. It never waits for a handler.
 func (w *Watcher) emit(i int, s Sighting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -285,23 +287,23 @@ func (w *Watcher) emit(i int, s Sighting) {
 		w.lost.Records += s.LostRecords
 		w.cfg.Observer.LostRecords(s.LostRecords)
 	}
-	if k := &s.Kill; k.end == 0 && k.Sequence > 0 { // of a source that is not ours
+	if k := &s.Kill; k.end == 0 && k.Sequence > 0 { // from a source other than Kmsg
 		k.from, k.end = k.Sequence-1, k.Sequence
 	}
 	if s.Kill.Kills > 0 {
 		now := w.cfg.Clock.Now()
 		w.merger.add(s, now)
-		w.tell(w.merger.due(now))
-		signal(w.held)
+		w.enqueue(w.merger.due(now))
+		notify(w.merged)
 	}
 }
 
-// tellDue tells what the merger has held long enough, until ctx is done.
-func (w *Watcher) tellDue(ctx context.Context) {
+// queueDue queues the kills that the merger has held long enough, until ctx is done.
+func (w *Watcher) queueDue(ctx context.Context) {
 	for ctx.Err() == nil {
 		w.mu.Lock()
 		now := w.cfg.Clock.Now()
-		w.tell(w.merger.due(now))
+		w.enqueue(w.merger.due(now))
 		next := w.merger.next()
 		w.mu.Unlock()
 		timer := w.cfg.Clock.NewTimer(next.Sub(now))
@@ -311,31 +313,31 @@ func (w *Watcher) tellDue(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-w.held:
+		case <-w.merged:
 		case <-due:
 		}
 		timer.Stop()
 	}
 }
 
-// tell queues kills; it is called with the lock held.
-func (w *Watcher) tell(kills []Kill) {
+// enqueue queues kills. The caller holds mu.
+func (w *Watcher) enqueue(kills []Kill) {
 	for _, kill := range kills {
 		kill.PodUID, kill.ContainerID = w.attribute(&kill)
 		kill.Lost = w.lost
-		if len(w.queue) > w.cfg.QueueSize { // one is being handled
+		if len(w.queue) > w.cfg.QueueSize { // the first one is being handled
 			w.lost.Kills++
 			w.cfg.Observer.DroppedKill(kill)
 			continue
 		}
 		w.lost = Lost{}
 		w.queue = append(w.queue, kill)
-		signal(w.queued)
+		notify(w.queued)
 	}
 }
 
-// attribute says whose the kill was: the victim's pod, or that whose limit was
-// reached.
+// attribute returns the pod and container of the kill: those of the victim's cgroup, or
+// else of the cgroup whose limit was reached.
 func (w *Watcher) attribute(kill *Kill) (types.UID, string) {
 	pod, container := w.cfg.Attribute(kill.VictimCgroup)
 	if pod == "" && container == "" {
@@ -344,14 +346,15 @@ func (w *Watcher) attribute(kill *Kill) (types.UID, string) {
 	return pod, container
 }
 
-// handle hands kills to the handler until ctx is done. A kill that the handler had then
-// may not have been handled: it is again.
+// handle passes kills to the handler until ctx is done. If ctx is done while the handler
+// runs, the kill stays in the queue: it may not have been handled, and is reported again
+// after a restart.
 func (w *Watcher) handle(ctx context.Context) {
 	for ctx.Err() == nil {
-		if kill, ok := w.first(); ok {
+		if kill, ok := w.peek(); ok {
 			w.cfg.Handler(ctx, kill)
 			if ctx.Err() == nil {
-				w.take()
+				w.dequeue()
 			}
 			continue
 		}
@@ -362,8 +365,8 @@ func (w *Watcher) handle(ctx context.Context) {
 	}
 }
 
-// first returns the kill that is handled next.
-func (w *Watcher) first() (kill Kill, ok bool) {
+// peek returns the next kill without removing it from the queue.
+func (w *Watcher) peek() (kill Kill, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.queue) == 0 {
@@ -372,8 +375,8 @@ func (w *Watcher) first() (kill Kill, ok bool) {
 	return w.queue[0], true
 }
 
-// take removes the first kill, which counts as handled.
-func (w *Watcher) take() (kill Kill, ok bool) {
+// dequeue removes the first kill from the queue, which then counts as handled.
+func (w *Watcher) dequeue() (kill Kill, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.queue) == 0 {
@@ -383,13 +386,13 @@ func (w *Watcher) take() (kill Kill, ok bool) {
 	w.queue = slices.Delete(w.queue, 0, 1)
 	w.handled = max(w.handled, kill.end)
 	if len(w.queue) > 0 {
-		signal(w.queued) // another Next may wait
+		notify(w.queued) // another Next may be waiting
 	}
 	return kill, true
 }
 
-// signal wakes the one that waits for c.
-func signal(c chan struct{}) {
+// notify wakes the receiver of c.
+func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

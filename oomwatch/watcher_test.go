@@ -15,7 +15,7 @@ import (
 	"github.com/kubeparts/kubeparts/oomwatch"
 )
 
-func TestAKillIsToldOnceAndWithinTheHold(t *testing.T) {
+func TestWatcher_ReportsAKillOnceWithinTheHold(t *testing.T) {
 	bubble(t, func(n *node) {
 		at := time.Now()
 		n.log.print(dump("/a", 7)...)
@@ -28,7 +28,7 @@ func TestAKillIsToldOnceAndWithinTheHold(t *testing.T) {
 	})
 }
 
-func TestWhatWasLoggedBeforeTheStartIsNotTold(t *testing.T) {
+func TestWatcher_IgnoresKillsFromBeforeTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{T: t, log: newKernelLog(1000)}
 		n.log.print(dump("/a", 7)...)
@@ -43,8 +43,8 @@ func TestWhatWasLoggedBeforeTheStartIsNotTold(t *testing.T) {
 	})
 }
 
-// The kubelet tells all that is in the ring again after each restart (kubernetes#133260).
-func TestARestartTellsWhatHappenedMeanwhileAndNothingTwice(t *testing.T) {
+// The kubelet reports everything in the ring buffer again after each restart (kubernetes#133260).
+func TestWatcher_RestartReportsNewKillsOnce(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.log.print(dump("/a", 7)...)
 		n.pass(time.Second)
@@ -59,7 +59,7 @@ func TestARestartTellsWhatHappenedMeanwhileAndNothingTwice(t *testing.T) {
 	})
 }
 
-func TestAnotherBootBeginsAtItsEnd(t *testing.T) {
+func TestWatcher_NewBootStartsAtTheEndOfTheLog(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.stop()
 		n.log.print(dump("/a", 8)...)
@@ -69,13 +69,13 @@ func TestAnotherBootBeginsAtItsEnd(t *testing.T) {
 	})
 }
 
-// The kubelet's watcher ends at the first one, for good.
-func TestAnOverrunIsCountedToTheRecordAndReadingGoesOn(t *testing.T) {
+// The kubelet's watcher stops at the first overrun, for good.
+func TestWatcher_OverrunIsCountedAndReadingContinues(t *testing.T) {
 	var lost uint64
 	bubble(t, func(n *node) {
 		n.log.print("a line")
 		n.pass(time.Second)
-		n.log.mu.Lock() // nobody reads meanwhile
+		n.log.mu.Lock() // no reads meanwhile
 		n.log.records, n.log.first = nil, n.log.first+500
 		n.log.mu.Unlock()
 		n.log.print(dump("/a", 7)...)
@@ -86,7 +86,7 @@ func TestAnOverrunIsCountedToTheRecordAndReadingGoesOn(t *testing.T) {
 	}, func(c *oomwatch.Config) { c.Observer.LostRecords = func(n uint64) { lost += n } })
 }
 
-func TestALogThatFailsIsOpenedAgainWithGrowingPauses(t *testing.T) {
+func TestWatcher_FailedLogIsReopenedWithBackOff(t *testing.T) {
 	var failures []time.Time
 	bubble(t, func(n *node) {
 		n.log.fail(errors.New("gone"))
@@ -106,7 +106,7 @@ func TestALogThatFailsIsOpenedAgainWithGrowingPauses(t *testing.T) {
 		require.Equal(n, oomwatch.SourceStatus{Name: "counted", Watching: true}, sources[1])
 
 		n.log.fail(nil)
-		n.log.print(dump("/a", 7)...) // while nobody reads
+		n.log.print(dump("/a", 7)...) // while the log is not read
 		n.pass(30 * time.Second)
 		require.Equal(n, []int{7}, n.pids())
 		require.True(n, n.watcher.Sources()[0].Watching)
@@ -115,7 +115,7 @@ func TestALogThatFailsIsOpenedAgainWithGrowingPauses(t *testing.T) {
 	})
 }
 
-func TestWhatOnlyCountersTellIsToldWhenTheLogHasHadItsTime(t *testing.T) {
+func TestWatcher_KillOnlyInCountersIsReportedAfterTheWindow(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.counted.rise(n.T, "/a", 2)
 		n.pass(2 * time.Second)
@@ -127,7 +127,7 @@ func TestWhatOnlyCountersTellIsToldWhenTheLogHasHadItsTime(t *testing.T) {
 	})
 }
 
-func TestACounterThatComesFirstIsToldWithTheLog(t *testing.T) {
+func TestWatcher_CounterBeforeTheLogIsOneKill(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.counted.rise(n.T, "/a", 1)
 		n.pass(time.Second)
@@ -137,7 +137,7 @@ func TestACounterThatComesFirstIsToldWithTheLog(t *testing.T) {
 	})
 }
 
-func TestALineThatComesAfterAllIsNotASecondKill(t *testing.T) {
+func TestWatcher_LateLineIsNotASecondKill(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.log.hold(true)
 		n.log.print(dump("/a", 7)...)
@@ -152,7 +152,7 @@ func TestALineThatComesAfterAllIsNotASecondKill(t *testing.T) {
 	})
 }
 
-func TestACounterNamesTheCgroupThatTheLogLeavesOut(t *testing.T) {
+func TestWatcher_CounterSuppliesAMissingCgroup(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.log.print(dump("/a", 7)[3])
 		n.pass(time.Second)
@@ -163,7 +163,7 @@ func TestACounterNamesTheCgroupThatTheLogLeavesOut(t *testing.T) {
 	})
 }
 
-func TestWithoutCountersAKillWithoutCgroupIsToldAllTheSame(t *testing.T) {
+func TestWatcher_KillWithoutCgroupIsReportedWithoutCounters(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.log.print(dump("/a", 7)[3])
 		n.pass(4 * time.Second)
@@ -171,8 +171,8 @@ func TestWithoutCountersAKillWithoutCgroupIsToldAllTheSame(t *testing.T) {
 	})
 }
 
-// A ring that overran has the end of a storm; the counters have all of it.
-func TestTheLogTellsSomeAndTheCountersTheRest(t *testing.T) {
+// A log that overran has only the last kills; the counters have all of them.
+func TestWatcher_CountersSupplyKillsMissingInTheLog(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.log.print(dump("/a", 7)...)
 		n.log.print(dump("/a", 8)...)
@@ -187,7 +187,7 @@ func TestTheLogTellsSomeAndTheCountersTheRest(t *testing.T) {
 	})
 }
 
-func TestAGroupKillIsOneAndItsFourCountsAreThreeDead(t *testing.T) {
+func TestWatcher_GroupKillCountsTheChosenProcessTwice(t *testing.T) {
 	bubble(t, func(n *node) {
 		d := dump("/a", 7)
 		n.log.print(d...)
@@ -203,7 +203,7 @@ func TestAGroupKillIsOneAndItsFourCountsAreThreeDead(t *testing.T) {
 	})
 }
 
-func TestASlowHandlerLosesNothingButWhatIsCounted(t *testing.T) {
+func TestWatcher_SlowHandlerDropsOnlyCountedKills(t *testing.T) {
 	dropped := 0
 	bubble(t, func(n *node) {
 		gate := make(chan struct{})
@@ -225,8 +225,8 @@ func TestASlowHandlerLosesNothingButWhatIsCounted(t *testing.T) {
 	})
 }
 
-// A reader that was held up does not take what it has not read for quiet.
-func TestAReaderThatWasHeldUpTellsAGroupAsOne(t *testing.T) {
+// A delayed reader does not treat unread records as silence.
+func TestWatcher_DelayedReaderReportsAGroupAsOne(t *testing.T) {
 	bubble(t, func(n *node) {
 		d := dump("/a", 7)
 		n.log.print(d...)
@@ -242,7 +242,7 @@ func TestAReaderThatWasHeldUpTellsAGroupAsOne(t *testing.T) {
 }
 
 // The kernel writes to a slow console between the lines of a dump.
-func TestASlowConsoleSplitsNoKill(t *testing.T) {
+func TestWatcher_SlowConsoleSplitsNoKill(t *testing.T) {
 	bubble(t, func(n *node) {
 		d := dump("/a", 7)
 		n.log.print(d[:3]...)
@@ -255,15 +255,15 @@ func TestASlowConsoleSplitsNoKill(t *testing.T) {
 		n.log.print("Tasks in /a are going to be killed due to memory.oom.group set", dump("/a", 5)[3], d[3])
 		n.pass(time.Second)
 		require.Equal(n, []int{7, 5}, n.pids())
-		require.Equal(n, 1, n.told()[1].Kills, "7 was told")
+		require.Equal(n, 1, n.told()[1].Kills, "7 was reported")
 		n.counted.rise(n.T, "/a", 3)
 		n.pass(time.Minute)
 		require.Len(n, n.told(), 2)
 	})
 }
 
-// Lines that have to do with nothing do not keep a kill from being told.
-func TestAChattyKernelDelaysNoKill(t *testing.T) {
+// Irrelevant lines do not delay the report of a kill.
+func TestWatcher_BusyLogDelaysNoKill(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.log.print(dump("/a", 7)...)
 		for range 20 {
@@ -274,8 +274,8 @@ func TestAChattyKernelDelaysNoKill(t *testing.T) {
 	})
 }
 
-// A process that was chosen and ended by itself was not killed.
-func TestAChoiceWithoutADeathIsNoKill(t *testing.T) {
+// A process that was chosen and exited by itself was not killed.
+func TestWatcher_ChoiceWithoutADeathIsNoKill(t *testing.T) {
 	nobody := 0
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{T: t, log: newKernelLog(1000), nobody: &nobody}
@@ -291,8 +291,8 @@ func TestAChoiceWithoutADeathIsNoKill(t *testing.T) {
 	})
 }
 
-// What an old choice keeps from being passed is not told again when the log is reopened.
-func TestALogThatIsOpenedAgainGoesOnInTheMiddleOfADump(t *testing.T) {
+// Records that are read again because of an old choice are not reported again when the log is reopened.
+func TestWatcher_ReopenedLogContinuesInsideADump(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.log.print(dump("/a", 6)[:3]...)
 		n.log.print(dump("/a", 7)...)
@@ -308,8 +308,8 @@ func TestALogThatIsOpenedAgainGoesOnInTheMiddleOfADump(t *testing.T) {
 	})
 }
 
-// Its work may have failed because it was told to stop.
-func TestAHandlerThatIsInterruptedIsCalledAgain(t *testing.T) {
+// The handler may have failed because its context was done.
+func TestWatcher_InterruptedHandlerIsCalledAgain(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.setGate(make(chan struct{}))
 		n.log.print(dump("/a", 7)...)
@@ -324,7 +324,7 @@ func TestAHandlerThatIsInterruptedIsCalledAgain(t *testing.T) {
 	})
 }
 
-func TestSourcesThatFailTogetherAreToldOneByOne(t *testing.T) {
+func TestWatcher_FailuresOfSourcesAreReportedOneByOne(t *testing.T) {
 	inside, failures := false, 0
 	bubble(t, func(n *node) {
 		n.pass(time.Minute)
@@ -341,7 +341,7 @@ func TestSourcesThatFailTogetherAreToldOneByOne(t *testing.T) {
 	})
 }
 
-// ended is a source that ends at once.
+// ended is a source that stops at once.
 type ended string
 
 func (e ended) Name() string { return string(e) }
@@ -351,7 +351,7 @@ func (ended) Position() oomwatch.Position { return oomwatch.Position{} }
 func (ended) Watch(context.Context, oomwatch.Position, func(oomwatch.Sighting)) error { return nil }
 
 // The log's clock is slower than the machine's by a hundredth of a percent.
-func TestTimesStayRightWhileTheClocksDrift(t *testing.T) {
+func TestWatcher_TimesAreCorrectedForDrift(t *testing.T) {
 	bubble(t, func(n *node) {
 		for day := range 5 {
 			n.log.booted = n.log.booted.Add(8 * time.Second)
@@ -365,7 +365,7 @@ func TestTimesStayRightWhileTheClocksDrift(t *testing.T) {
 	})
 }
 
-func TestThePositionWaitsForTheHandler(t *testing.T) {
+func TestPosition_WaitsForTheHandler(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.log.print("a line", "another")
 		n.pass(time.Second)
@@ -386,7 +386,7 @@ func TestThePositionWaitsForTheHandler(t *testing.T) {
 	})
 }
 
-func TestNextTakesKillsInOrder(t *testing.T) {
+func TestNext_ReturnsKillsInOrder(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.log.print(append(dump("/a", 7), dump("/b", 8)...)...)
 		first, err := n.watcher.Next(n.Context())
@@ -402,7 +402,7 @@ func TestNextTakesKillsInOrder(t *testing.T) {
 	}, func(c *oomwatch.Config) { c.Handler = nil })
 }
 
-func TestKillsHaveTheirPod(t *testing.T) {
+func TestWatcher_AttributesKillsToPods(t *testing.T) {
 	const uid, container = "8dd2e6c1-40d5-4b02-9a8f-4c3f2d7f9c11", "f20ebb44f6702de441b027aacb40bca460723ed11ddceaf371f719ce09f32cef"
 	bubble(t, func(n *node) {
 		n.log.print(dump("/kubepods/pod"+uid+"/"+container, 7)...)
@@ -415,13 +415,13 @@ func TestKillsHaveTheirPod(t *testing.T) {
 	})
 }
 
-func TestASecondRunIsRefused(t *testing.T) {
+func TestRun_SecondRunIsRefused(t *testing.T) {
 	bubble(t, func(n *node) {
 		require.ErrorIs(n, n.watcher.Run(n.Context()), oomwatch.ErrRunning)
 	})
 }
 
-func TestBadConfigIsRefusedWithAllItsProblems(t *testing.T) {
+func TestConfig_ReportsEveryProblem(t *testing.T) {
 	_, err := oomwatch.New(oomwatch.Config{QueueSize: -1, Window: -1})
 	for _, problem := range []string{"Sources", "QueueSize", "Window"} {
 		require.ErrorContains(t, err, problem)
@@ -440,15 +440,15 @@ func TestBadConfigIsRefusedWithAllItsProblems(t *testing.T) {
 	}
 }
 
-func TestEveryKillIsToldOnce(t *testing.T) {
+func TestWatcher_ReportsEveryKillOnce(t *testing.T) {
 	for seed := range 200 {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { storm(t, newRand(seed), false) })
 	}
 }
 
-// What is left of a dump that was overwritten in the middle may be joined with a counter
-// that another kill raised. Nobody is named twice all the same.
-func TestNobodyIsNamedTwice(t *testing.T) {
+// The rest of a dump that was overwritten in the middle may be matched with a counter that
+// another kill raised. Nevertheless no victim is reported twice.
+func TestWatcher_NamesNoVictimTwice(t *testing.T) {
 	for seed := range 200 {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { storm(t, newRand(seed), true) })
 	}

@@ -65,7 +65,7 @@ func stillGenerator(tb testing.TB, rt pleg.Runtime) *pleg.Generator {
 	return g
 }
 
-// All of an idle pass but the lists themselves. kubelet 1.36 with 500 pods: 0.352 ms,
+// BenchmarkRelistIdle measures an idle pass without the lists themselves. kubelet 1.36 with 500 pods: 0.352 ms,
 // 502 allocations for the comparison, 12.3 ms and 141 k with the decoding.
 func BenchmarkRelistIdle(b *testing.B) {
 	for _, pods := range []int{110, 500, 5000} {

@@ -19,9 +19,9 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// chaos is a node on which everything goes wrong that may, with a running
-// generator: hints are lost, repeated, late and out of order, the stream breaks,
-// lists and inspections fail, and inspections hang.
+// chaos is a node with a running generator and all kinds of faults: hints are lost,
+// duplicated, late and out of order, the stream breaks, lists and inspections fail, and
+// inspections hang.
 type chaos struct {
 	*rig
 	rand *rand.Rand
@@ -63,7 +63,7 @@ func (c *chaos) any() string {
 	return ids[c.rand.IntN(len(ids))]
 }
 
-// set changes a container's state, and hints at it more or less.
+// set changes a container's state, and sends hints that may be faulty.
 func (c *chaos) set(id string, uid types.UID, s runtimeapi.ContainerState) {
 	if c.state[id] == s {
 		return
@@ -150,8 +150,8 @@ func (c *chaos) failLists(fail bool) {
 	}
 }
 
-// read asks for a pod as it is now. Nothing changes meanwhile, so the answer must be
-// exact, and must come soon unless the pod itself or the lists are in trouble.
+// read reads a pod with the current time. Nothing changes in the meantime, so the status must
+// be exact. It must be returned soon unless the pod or the lists have faults.
 func (c *chaos) read(uid types.UID) {
 	time.Sleep(time.Millisecond) // off the instant of a change
 	asked := time.Now()
@@ -180,8 +180,8 @@ func (c *chaos) want(uid types.UID) map[string]runtimeapi.ContainerState {
 	return want
 }
 
-// calm ends all trouble but the loss of hints, and waits as long as a change may
-// take then: the longest back-off of a pod and the longest period.
+// calm ends all faults except lost hints, and waits as long as a change may take then: the
+// longest back-off of a pod and the longest period.
 func (c *chaos) calm() {
 	c.unblock()
 	c.failLists(false)
@@ -209,9 +209,9 @@ func (c *chaos) calm() {
 	}
 }
 
-// TestChaos runs the generator through all that: every change is told once it can
-// be (I1), a fresh read is never older than asked for (I2), nothing is kept of what
-// is gone (I8), who hangs delays no other (I9), and what is fresh stays fresh (I10).
+// TestChaos runs the generator with all these faults: every change is delivered as soon as
+// possible (I1), a read is never older than requested (I2), no state of removed pods is kept
+// (I8), a pod that hangs does not delay others (I9), and a fresh pod stays fresh (I10).
 func TestChaos(t *testing.T) {
 	for seed := range uint64(200) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestChaos(t *testing.T) {
 				var newest time.Time // that "nobody" was known to be absent
 				for range 120 {
 					c.step()
-					require.True(t, newest.IsZero() || isFresh(t, c.cache, "nobody", newest), "time went back")
+					require.True(t, newest.IsZero() || isFresh(t, c.cache, "nobody", newest), "time went backwards")
 					if now := time.Now().Add(-time.Second); now.After(newest) && isFresh(t, c.cache, "nobody", now) {
 						newest = now
 					}

@@ -17,8 +17,8 @@ import (
 	"github.com/kubeparts/kubeparts/pleg"
 )
 
-// laggy is a runtime that takes its time both before and after it looks, and
-// fails now and then.
+// laggy is a runtime that is slow both before and after it reads its state, and fails
+// sometimes.
 type laggy struct {
 	*node
 	mu   sync.Mutex
@@ -68,11 +68,11 @@ func (l *laggy) ContainerStatus(ctx context.Context, id string, verbose bool) (*
 	})
 }
 
-// TestReadsBesideRunAreTrue has containers of a few pods run, exit and go while
-// Run and others relist with a slow runtime, and reads as of now all the time. A
-// read may be ahead of its moment, but never behind it. At the end every container
-// that was told of is told to be gone, and nothing is told twice.
-func TestReadsBesideRunAreTrue(t *testing.T) {
+// TestRun_ConcurrentReadsAreCorrect starts, stops and removes containers of a few pods while
+// Run and other callers relist a slow runtime, and reads the cache with the current time. A
+// read may be newer than its time, but never older. At the end there is a removal event for
+// every container with events, and no event is delivered twice.
+func TestRun_ConcurrentReadsAreCorrect(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) { readsBesideRun(t, seed) })
 	}

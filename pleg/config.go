@@ -16,9 +16,9 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// Runtime is the part of a container runtime that the generator calls, a literal
-// subset of cri.RuntimeService of k8s.io/cri-api. Calls must end when their
-// context does; the statuses are asked for by several goroutines at a time.
+// Runtime is the part of a container runtime that the generator calls, a subset of
+// cri.RuntimeService of k8s.io/cri-api. Calls must return when their context is done.
+// The two status methods are called concurrently.
 type Runtime interface {
 	Lister
 	PodSandboxStatus(ctx context.Context, podSandboxID string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error)
@@ -27,81 +27,83 @@ type Runtime interface {
 
 // Config configures a [Generator].
 type Config struct {
-	// Runtime is asked what there is. Required.
+	// Runtime lists and inspects sandboxes and containers. Required.
 	Runtime Runtime
-	// Cache receives what the runtime says, and nobody else may write to it.
-	// Required. It is the concrete type because the generator relies on its
-	// contract about freshness, which a signature does not tell.
+	// Cache receives the statuses of the pods. The generator must be its only writer.
+	// Required. It is a concrete type because the generator relies on its rules of
+	// freshness, which an interface cannot express.
 	Cache *podcache.Cache
-	// Handler receives the events, one at a time, during a pass and from its
-	// goroutine. It may call every method of the generator but Run, Relist and
-	// RelistPod, which would wait for themselves. An event is delivered when it
-	// has returned; a slow one slows the passes. Required.
+	// Handler receives the events, one at a time, during a pass and on its
+	// goroutine. It may call every method of the generator except Run, Relist and
+	// RelistPod, which would deadlock. An event is delivered when the handler
+	// has returned. A slow handler delays the passes. Required.
 	Handler func(context.Context, Event)
-	// Lister lists in place of Runtime in global relists, for less: with it, one
-	// serves already two pods that are asked for. Default Runtime.
+	// Lister replaces Runtime in global relists if it lists at lower cost. With it, a
+	// global relist is done as soon as two pods have requests or hints. Default Runtime.
 	Lister Lister
-	// Events streams hints, which make changes seen within milliseconds and let the
-	// global relists become rarer. What it says is not believed, only looked at.
-	// Optional; a CRI client whose runtime has no such stream does no harm.
+	// Events streams events that serve as hints. With them, changes are found within
+	// milliseconds and global relists are less frequent. The contents of events are not
+	// trusted: the generator lists the pod. Optional. It may be a CRI client whose runtime
+	// does not support the stream.
 	Events EventSource
-	// LabelSelector restricts the view to sandboxes and containers with all of
+	// LabelSelector restricts the generator to sandboxes and containers with all of
 	// these labels, for an agent that shares its runtime. Default: no restriction.
 	LabelSelector map[string]string
 	// Period is the time between the end of a global relist and the beginning of
 	// the next. Default 1s.
 	Period time.Duration
-	// MaxPeriod is that time while the stream of Events can be relied on. No more than
-	// half of Threshold is used, so that resting is never taken for being stuck. Without
-	// Events, or below Period, it has no effect. Default 30s.
+	// MaxPeriod is that time while the event stream can be relied on. It is limited to
+	// half of Threshold, so that waiting for it never makes the generator unhealthy.
+	// Without Events, or below Period, it has no effect. Default 30s.
 	MaxPeriod time.Duration
-	// Threshold is the age of the last successful global relist from which on
-	// [Generator.Healthy] complains. Default 3m.
+	// Threshold is the age of the last successful global relist above which
+	// [Generator.Healthy] returns an error. Default 3m.
 	Threshold time.Duration
-	// ListTimeout bounds the two lists of one relist together, in real time even on a
-	// fake clock, so that a runtime which hangs is a relist that fails. Default 2m.
+	// ListTimeout limits the two lists of one relist together, in real time even on a
+	// fake clock. A relist of a runtime that hangs fails after it. Default 2m.
 	ListTimeout time.Duration
-	// MaxInspections is the number of pods inspected at a time. Default 8.
+	// MaxInspections is the maximum number of pods inspected concurrently. Default 8.
 	MaxInspections int
-	// InspectTimeout bounds the inspection of one pod, in real time even on a
+	// InspectTimeout limits the inspection of one pod, in real time even on a
 	// fake clock. Default 10s.
 	InspectTimeout time.Duration
-	// Random returns random numbers from 0 up to 1, for the pauses before a broken event
-	// stream is opened again. Default: that of math/rand/v2.
+	// Random returns random numbers in [0, 1), for the jitter of the back-off before the
+	// event stream is opened again. Default: rand.Float64 of math/rand/v2.
 	Random func() float64
-	// Clock is the time source. It must not step back, and the default, the system
-	// clock with its monotonic reading, does not.
+	// Clock is the time source. It must never go backwards. Default: the system clock,
+	// whose readings are monotonic.
 	Clock clock.Clock
 	// Logger receives structured logs. Default: discard.
 	Logger *slog.Logger
-	// Observer receives what metrics and tests want to know. Optional.
+	// Observer receives callbacks for metrics and tests. Optional.
 	Observer Observer
 }
 
-// Observer holds optional callbacks. They must not block and, like a handler, not
-// start a pass. Those about the stream of events are called by the goroutines that
-// read it, at any time, all others during a pass, one at a time.
+// Observer holds optional callbacks. They must not block and must not start a pass.
+// The callbacks about the event stream are called at any time by the goroutines that
+// read it. All others are called during a pass, one at a time.
 type Observer struct {
 	// RelistStart is called before the first call of a global relist.
 	RelistStart func()
-	// RelistEnd is called when a global relist has compared the lists and set
-	// off the inspections. The error is that of a list.
+	// RelistEnd is called when a global relist has compared the lists and started
+	// the inspections. The error is that of a list.
 	RelistEnd func(Result, error)
 	// PodInspected is called after the inspection of a pod, with its duration
-	// including the wait for its turn. The error is the reason for setting the
-	// pod aside.
+	// including the time in the queue. If err is not nil, the inspection failed and
+	// is retried with back-off.
 	PodInspected func(uid types.UID, took time.Duration, err error)
-	// Event is called for each event after its delivery, and for
+	// Event is called for each event after its delivery, and for each
 	// [ContainerChanged], which is not delivered.
 	Event func(Event)
-	// StreamOpened is called when the stream of events is open, and StreamEnded when
-	// it has ended before its time or could not be opened, with the reason: the
+	// StreamOpened is called when the event stream is open. StreamEnded is called with
+	// the reason when it has broken or could not be opened. They correspond to the
 	// kubelet's evented_pleg_connection_success_count and _error_count.
 	StreamOpened func()
 	StreamEnded  func(err error)
-	// Hinted is called for every event of the stream about a pod that is ours, with
-	// its age by the runtime's clock; 0 if it has none, or is from the future. It is
-	// the kubelet's evented_pleg_connection_latency_seconds.
+	// Hinted is called for every event of the stream except those of pods that
+	// LabelSelector excludes, with its age by the runtime's clock. The age is 0 if the
+	// event has no time or one in the future. It corresponds to the kubelet's
+	// evented_pleg_connection_latency_seconds.
 	Hinted func(age time.Duration)
 }
 

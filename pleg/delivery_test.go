@@ -13,7 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/pleg"
 )
 
-// The kubelet drops what does not fit in its channel of 1,000.
+// The kubelet drops events that do not fit in its channel of 1,000.
 func TestNoEventIsLostHoweverMany(t *testing.T) {
 	r := newRig(t, fakeClock())
 	const pods = 500
@@ -30,7 +30,7 @@ func TestNoEventIsLostHoweverMany(t *testing.T) {
 	require.Empty(t, r.relist())
 }
 
-func TestAPassCutShortLeavesTheRestToTheNext(t *testing.T) {
+func TestDelivery_NextPassContinuesACancelledOne(t *testing.T) {
 	want := []string{
 		"a ContainerStarted a2", "a ContainerStarted a3", "a ContainerDied a1", "a ContainerRemoved a1",
 		"b ContainerDied b1", "b ContainerRemoved b1",
@@ -58,7 +58,7 @@ func TestAPassCutShortLeavesTheRestToTheNext(t *testing.T) {
 	}
 }
 
-func TestAChangeUndoneBeforeItWasToldIsStillLookedAt(t *testing.T) {
+func TestDelivery_RevertedChangeIsStillInspected(t *testing.T) {
 	inspected := func() {}
 	r := newRig(t, fakeClock(), func(c *pleg.Config) {
 		c.Observer.PodInspected = func(types.UID, time.Duration, error) { inspected() }
@@ -79,7 +79,7 @@ func TestAChangeUndoneBeforeItWasToldIsStillLookedAt(t *testing.T) {
 	require.True(t, status.Running())
 }
 
-func TestAPodThatIsBackBeforeItsEndWasToldIsStillLookedAt(t *testing.T) {
+func TestDelivery_ReturnedPodIsStillInspected(t *testing.T) {
 	r := newRig(t, fakeClock())
 	r.node.container("a", "a1", runs)
 	r.node.container("b", "b1", runs)

@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// The table of the kubelet.
+// The kubelet's table of events by old and new state.
 func TestTransition(t *testing.T) {
 	const none = EventType("")
 	for _, test := range []struct {
@@ -142,7 +142,7 @@ func FuzzDiff(f *testing.F) {
 	})
 }
 
-func TestStatesThisBuildDoesNotKnowAreUnknown(t *testing.T) {
+func TestDiff_StatesOfNewerRuntimesAreUnknown(t *testing.T) {
 	require.Equal(t, unknown, containerState(99))
 	require.Equal(t, unknown, containerState(runtimeapi.ContainerState_CONTAINER_UNKNOWN))
 	require.Equal(t, unknown, sandboxState(99))
@@ -167,7 +167,7 @@ func BenchmarkDiff(b *testing.B) {
 	})
 }
 
-func TestAdvanceTakesJustWhatWasTold(t *testing.T) {
+func TestAdvance_RecordsOnlyTheDeliveredEvent(t *testing.T) {
 	old := listingOf(made{"a/1", running}, made{"a/2", exited})
 	next := listingOf(made{"a/1", exited}, made{"a/3", running})
 	changes := diff(old, next)

@@ -8,50 +8,50 @@ import (
 	"github.com/kubeparts/kubeparts/internal/coalesce"
 )
 
-// EventType says what happened to a pod. The values are the kubelet's.
+// EventType is the kind of a change of a pod. The values are the kubelet's.
 type EventType string
 
-// Sandboxes count as containers here, as in the kubelet: a ready one runs, one
-// that is not ready has died.
+// Sandboxes count as containers here, as in the kubelet: a ready sandbox is running, a
+// sandbox that is not ready has died.
 const (
-	// ContainerStarted says that a container runs that did not.
+	// ContainerStarted means that a container has started to run.
 	ContainerStarted EventType = "ContainerStarted"
-	// ContainerDied says that a container has exited, or has vanished without
-	// having been seen to exit.
+	// ContainerDied means that a container has exited, or has disappeared before the
+	// generator saw it exited.
 	ContainerDied EventType = "ContainerDied"
-	// ContainerRemoved says that a container is gone; it follows a ContainerDied.
+	// ContainerRemoved means that a container no longer exists. It follows a ContainerDied.
 	ContainerRemoved EventType = "ContainerRemoved"
-	// ContainerChanged says that a container was created, or that the runtime
-	// does not know its state. Nobody has to act on that, so as in the kubelet it
-	// refreshes the cache and is shown to [Observer].Event, but is not delivered.
+	// ContainerChanged means that a container was created, or that the runtime
+	// does not know its state. As in the kubelet, it updates the cache and is passed to
+	// [Observer].Event, but it is not delivered, because no action is needed.
 	ContainerChanged EventType = "ContainerChanged"
-	// PodSync says that the pod was inspected anew, on request or after a failure,
-	// and that no container's state had changed.
+	// PodSync means that the pod was inspected again, on request or after a failure,
+	// and that no container's state has changed.
 	PodSync EventType = "PodSync"
 )
 
-// Event says that the handler should look at a pod.
+// Event reports a change of a pod, which the handler should sync.
 type Event struct {
 	PodUID types.UID
 	Type   EventType
-	// ContainerID is the CRI id of the container or sandbox, empty for PodSync.
+	// ContainerID is the CRI ID of the container or sandbox, empty for PodSync.
 	ContainerID string
 }
 
-// watcher keeps one event per pod.
+// watcher is a queue with one event per pod.
 type watcher = coalesce.Queue[types.UID, Event]
 
-// Watch returns a channel of the events from now on, for those who rather read than
-// be called. There may be any number of watchers, none of which delays a pass, the
-// handler or another.
+// Watch returns a channel of the events from now on, as an alternative to the handler.
+// There may be any number of watchers. A watcher does not delay a pass, the handler or
+// another watcher.
 //
-// What a watcher has not read yet is kept as one event per pod, so that it needs no
-// more memory than there are pods and nothing is lost: events of the same pod are
-// merged, and what they differ in is left out. Two containers that started are a
-// [ContainerStarted] without a ContainerID, a start and a death are a [PodSync]:
-// look at that pod. Pods come in the order of their first event not read.
+// Unread events of a watcher are merged into one event per pod, so its memory is limited
+// by the number of pods and no pod with changes is missed. Fields in which the merged
+// events differ are not set: the starts of two containers become a [ContainerStarted]
+// without a ContainerID, and a start and a death become a [PodSync]. Pods are
+// in the order of their first unread event.
 //
-// The channel is closed when ctx is done, and a goroutine serves it until then.
+// The channel is closed when ctx is done. One goroutine per watcher runs until then.
 func (g *Generator) Watch(ctx context.Context) <-chan Event {
 	w := coalesce.New[types.UID](merge)
 	g.mu.Lock()
@@ -68,8 +68,8 @@ func (g *Generator) Watch(ctx context.Context) <-chan Event {
 	return out
 }
 
-// offer gives a delivered event to all watchers.
-func (g *Generator) offer(e Event) {
+// notifyWatchers adds a delivered event to the queues of all watchers.
+func (g *Generator) notifyWatchers(e Event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.stats.Events++
@@ -78,7 +78,7 @@ func (g *Generator) offer(e Event) {
 	}
 }
 
-// merge returns an event that says no more than is true of both.
+// merge returns an event with what a and b have in common.
 func merge(a, b Event) Event {
 	switch {
 	case a.Type != b.Type:

@@ -9,13 +9,13 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// A watcher who does not read in time is told less, but of every pod.
+// A watcher that reads slowly receives merged events, but at least one for every pod.
 func ExampleGenerator_Watch() {
-	runtime := newNode() // in real life a CRI client, which is the Events, too
+	runtime := newNode() // in an agent a CRI client, which also implements Events
 	generator, err := pleg.New(pleg.Config{
 		Runtime: runtime,
 		Cache:   podcache.New(),
-		Handler: func(context.Context, pleg.Event) {}, // there is a watcher
+		Handler: func(context.Context, pleg.Event) {}, // the watcher is used instead
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -38,9 +38,9 @@ func ExampleGenerator_Watch() {
 	// Output: pods: 2 period: 1s
 }
 
-// A handler notes which pod to look at; the cache says what became of it.
+// A handler records the pods with events; the cache contains their status.
 func Example() {
-	runtime := newNode() // in real life a CRI client
+	runtime := newNode() // in an agent a CRI client
 	runtime.sandbox("1234", "sandbox", ready)
 	runtime.container("1234", "web", runs)
 

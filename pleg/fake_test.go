@@ -131,7 +131,7 @@ func (n *node) block(key string) (unblock func()) {
 	}
 }
 
-// takeAsked returns the ids whose status was asked for since the last call.
+// takeAsked returns the IDs whose status was requested since the last call.
 func (n *node) takeAsked() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -212,7 +212,7 @@ func (n *node) ListContainers(ctx context.Context, f *runtimeapi.ContainerFilter
 	return out, ctx.Err()
 }
 
-// answer is what both status calls do first.
+// answer is the common part of both status calls.
 func (n *node) answer(ctx context.Context, id string) (empty bool, err error) {
 	n.mu.Lock()
 	n.asked = append(n.asked, id)
@@ -263,7 +263,7 @@ func (n *node) ContainerStatus(ctx context.Context, id string, _ bool) (*runtime
 	return nil, grpcstatus.Error(codes.NotFound, "no such container")
 }
 
-// rig is a generator on a node, with what it said.
+// rig is a generator on a node, with its recorded events.
 type rig struct {
 	*pleg.Generator
 	t     *testing.T

@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/pleg"
 )
 
-func TestHintsOfManyPodsAreOneList(t *testing.T) {
+func TestFlood_HintsOfManyPodsAreOneList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
 		r := newRig(t, clock.RealClock{}, hinted(w))
@@ -39,7 +39,7 @@ func TestHintsOfManyPodsAreOneList(t *testing.T) {
 	})
 }
 
-func TestAFloodOfRequestsLeavesTheRuntimeTime(t *testing.T) {
+func TestFlood_RequestsLeaveTheRuntimeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, clock.RealClock{}, hinted(newWire()), func(c *pleg.Config) { c.Lister = c.Runtime; c.Runtime = slow{c.Runtime} })
 		for i := range 10 {
@@ -61,14 +61,14 @@ func TestAFloodOfRequestsLeavesTheRuntimeTime(t *testing.T) {
 		synctest.Wait()
 		after := r.Stats()
 		require.LessOrEqual(t, after.PodRelists-before.PodRelists, uint64(30), "10 ms each, a quarter of the second")
-		require.LessOrEqual(t, after.Relists-before.Relists, uint64(30), "of all those who asked meanwhile")
+		require.LessOrEqual(t, after.Relists-before.Relists, uint64(30), "of all requests in the meantime")
 		require.Empty(t, r.take())
 	})
 }
 
-// Whoever asks in a flood of requests and hints of others waits for the looks of two
-// rounds and the rest between them, however long the flood goes on.
-func TestARequestIsNotStarvedByOthers(t *testing.T) {
+// During a flood of other requests and hints, a request waits at most for two rounds of
+// relists and the pause between them, however long the flood lasts.
+func TestFlood_RequestIsNotStarved(t *testing.T) {
 	const longest = maxRest + 16*look
 	for _, pods := range []int{1, 7, 40} {
 		synctest.Test(t, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestARequestIsNotStarvedByOthers(t *testing.T) {
 	}
 }
 
-func TestAFloodOfHintsLeavesTheRuntimeTime(t *testing.T) {
+func TestFlood_HintsLeaveTheRuntimeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
 		r := newRig(t, clock.RealClock{}, hinted(w), func(c *pleg.Config) { c.Lister = c.Runtime; c.Runtime = slow{c.Runtime} })
@@ -135,8 +135,8 @@ func (s slow) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxFilter
 	return s.Runtime.ListPodSandbox(ctx, f)
 }
 
-// The runtime keeps the events of five minutes for the first one who asks.
-func TestABacklogIsServedByOneRelist(t *testing.T) {
+// The runtime buffers the events of five minutes for the first client.
+func TestFlood_BacklogIsServedByOneRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
 		w.silent = true

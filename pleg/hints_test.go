@@ -30,9 +30,9 @@ var (
 	_ pleg.Lister      = cri.RuntimeService(nil)
 )
 
-// wire is a stream of events. Like the usual client it sends without regard to
-// the context. Like a runtime that keeps events for the next stream, it sends one
-// at the opening, unless it is silent.
+// wire is an event stream. Like the usual client it sends even if the context is done. Like a
+// runtime that buffers events for the next stream, it sends one when it is opened, unless it
+// is silent.
 type wire struct {
 	events chan *runtimeapi.ContainerEventResponse
 	broken chan error
@@ -85,7 +85,7 @@ func (w *wire) opened() int {
 	return w.opens
 }
 
-// tell sends an event of the pod.
+// tell sends an event about the pod.
 func (w *wire) tell(uid types.UID) {
 	w.tellOf(uid, "whatever", runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 }
@@ -109,7 +109,7 @@ func hinted(w *wire) func(*pleg.Config) { return func(c *pleg.Config) { c.Events
 // the instant of any relist.
 const stretch = 130*time.Second + 345*time.Millisecond
 
-func TestAHintIsSeenWithinMilliseconds(t *testing.T) {
+func TestHint_ServedWithinMilliseconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
 		r := newRig(t, clock.RealClock{}, hinted(w))
@@ -136,13 +136,13 @@ func TestAHintIsSeenWithinMilliseconds(t *testing.T) {
 		require.Equal(t, uint64(50), after.Hints-before.Hints)
 
 		time.Sleep(time.Hour)
-		require.Zero(t, r.Stats().MissedHints, "the global relists found nothing new")
+		require.Zero(t, r.Stats().MissedHints, "global relists found no change")
 		require.Equal(t, 30*time.Second, r.Stats().Period)
 	})
 }
 
 // With a lister that costs less, they are so from the second pod on.
-func TestALessCostlyListServesTwo(t *testing.T) {
+func TestHint_ListerServesTwoPodsWithOneList(t *testing.T) {
 	for name, own := range map[string]bool{"the runtime's": false, "another": true} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, clock.RealClock{}, hinted(newWire()), func(c *pleg.Config) {
@@ -177,14 +177,14 @@ func TestALessCostlyListServesTwo(t *testing.T) {
 			synctest.Wait()
 			require.Equal(t, []string{"a ContainerStarted a1"}, r.take())
 			all, single = looks("a")
-			require.Equal(t, [2]uint64{0, 1}, [2]uint64{all, single}, "one pod is looked at alone")
+			require.Equal(t, [2]uint64{0, 1}, [2]uint64{all, single}, "one pod is relisted alone")
 		})
 	}
 }
 
-// What begins is the agent's own doing: it asks when it is done, and that serves the
-// hints that came meanwhile.
-func TestWhatBeginsWaitsForWhoBeganIt(t *testing.T) {
+// Starts are the agent's own work. The agent requests a relist when the work is done, and that
+// relist serves the hints that arrived in the meantime.
+func TestHint_StartsWaitForTheAgentsOwnRelist(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind          runtimeapi.ContainerEventType
 		id            string
@@ -226,15 +226,15 @@ func TestWhatBeginsWaitsForWhoBeganIt(t *testing.T) {
 				require.Equal(t, before.Relists, r.Stats().Relists)
 				time.Sleep(time.Minute)
 				after := r.Stats()
-				require.Equal(t, uint64(1), after.PodRelists-before.PodRelists, "one look serves them all")
+				require.Equal(t, uint64(1), after.PodRelists-before.PodRelists, "one relist serves all of them")
 				require.Zero(t, after.MissedHints)
 			})
 		})
 	}
 }
 
-// The start and the end of a pod are announced after the agent has looked already.
-func TestGenerator_EventsThatAreNoNewsCostNoList(t *testing.T) {
+// The hints of the start and the end of a pod arrive after the agent's own relist.
+func TestGenerator_EventsOfListedChangesNeedNoList(t *testing.T) {
 	const (
 		createdEvent = runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT
 		startedEvent = runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT
@@ -291,7 +291,7 @@ func TestGenerator_EventsThatAreNoNewsCostNoList(t *testing.T) {
 	}
 }
 
-// What an event reports may be news when it comes, and no more when it is due.
+// The change of an event may be unknown when the event arrives and listed when it is due.
 func TestGenerator_OwnRelistServesTheEventsThatFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
@@ -314,7 +314,7 @@ func TestGenerator_OwnRelistServesTheEventsThatFollow(t *testing.T) {
 	})
 }
 
-// A removal that no relist has shown is found, be it of a pod that the event does not name.
+// A removal that no relist has found is found, even if the event does not name the pod.
 func TestGenerator_RemovalOfAnUnnamedPodIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
@@ -331,7 +331,7 @@ func TestGenerator_RemovalOfAnUnnamedPodIsFound(t *testing.T) {
 	})
 }
 
-func TestEventsAreNotBelieved(t *testing.T) {
+func TestHint_EventContentsAreNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
 		r := newRig(t, clock.RealClock{}, hinted(w))
@@ -359,8 +359,8 @@ func TestEventsAreNotBelieved(t *testing.T) {
 	})
 }
 
-// When a sandbox is gone the runtime says no more than an id.
-func TestAnEventOfAnUnknownPodRelistsAllSoon(t *testing.T) {
+// If the sandbox no longer exists, the runtime sends only an ID.
+func TestHint_EventWithoutPodRelistsAllSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
 		r := newRig(t, clock.RealClock{}, hinted(w))
@@ -385,7 +385,7 @@ func TestAnEventOfAnUnknownPodRelistsAllSoon(t *testing.T) {
 	})
 }
 
-func TestOtherAgentsEventsAreNoHints(t *testing.T) {
+func TestHint_IgnoresPodsOfOtherAgents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
 		r := newRig(t, clock.RealClock{}, hinted(w), func(c *pleg.Config) {
@@ -400,8 +400,8 @@ func TestOtherAgentsEventsAreNoHints(t *testing.T) {
 	})
 }
 
-// The kubelet gives up after five failures, in a quarter of a second.
-func TestTheStreamIsOpenedAgainForEver(t *testing.T) {
+// The kubelet stops trying after five failures, in a quarter of a second.
+func TestStream_ReopenedWithoutLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
 		w.refuseWith(errRuntime)
@@ -430,13 +430,13 @@ func TestTheStreamIsOpenedAgainForEver(t *testing.T) {
 		require.Equal(t, opens+1, w.opened(), "the first attempt is quick: the last stream had lasted")
 		require.Equal(t, uint64(1), r.Stats().Reconnects)
 		time.Sleep(stretch)
-		require.Zero(t, r.Stats().MissedHints, "nothing was promised while it was down")
+		require.Zero(t, r.Stats().MissedHints, "no hints are expected while the stream is down")
 		require.Equal(t, 30*time.Second, r.Stats().Period)
 		stop()
 	})
 }
 
-// odd is a source that misbehaves as told.
+// odd is an event source with the given behavior.
 type odd func(ctx context.Context, events chan *runtimeapi.ContainerEventResponse,
 	opened func(runtimeapi.RuntimeService_GetContainerEventsClient)) error
 
@@ -453,12 +453,12 @@ func TestRun_MissingStreamIsNoWarning(t *testing.T) {
 	}{
 		"unimplemented": {
 			fmt.Errorf("events: %w", grpcstatus.Error(codes.Unimplemented, "unknown method")),
-			`level=INFO msg="this runtime has no container event stream, relisting without it" period=1s`, "level=WARN",
+			`level=INFO msg="container runtime does not support the event stream, will relist all pods every period" period=1s`, "level=WARN",
 		},
 		"unavailable": {
-			grpcstatus.Error(codes.Unavailable, "no connection"), `level=WARN msg="container event stream ended, relisting without it"`, "has no container event stream",
+			grpcstatus.Error(codes.Unavailable, "no connection"), `level=WARN msg="container event stream ended, will reopen it and relist all pods every period until then" period=1s`, "does not support",
 		},
-		"another error": {errors.New("no events here"), `level=WARN msg="container event stream ended, relisting without it"`, "has no container event stream"},
+		"another error": {errors.New("no events here"), `level=WARN msg="container event stream ended, will reopen it and relist all pods every period until then" period=1s`, "does not support"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -479,21 +479,21 @@ func TestRun_MissingStreamIsNoWarning(t *testing.T) {
 	}
 }
 
-func TestOddStreamsDoNoHarm(t *testing.T) {
+func TestStream_ToleratesOddClients(t *testing.T) {
 	type opened = func(runtimeapi.RuntimeService_GetContainerEventsClient)
 	for name, source := range map[string]odd{
-		"one that does nothing": func(context.Context, chan *runtimeapi.ContainerEventResponse, opened) error { return nil },
-		"one that opens and fails": func(_ context.Context, _ chan *runtimeapi.ContainerEventResponse, o opened) error {
+		"returns at once": func(context.Context, chan *runtimeapi.ContainerEventResponse, opened) error { return nil },
+		"opens and fails": func(_ context.Context, _ chan *runtimeapi.ContainerEventResponse, o opened) error {
 			o(nil)
 			return errors.New("no events here")
 		},
-		"one that closes its channel": func(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, o opened) error {
+		"closes its channel": func(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, o opened) error {
 			o(nil)
 			close(events)
 			<-ctx.Done()
 			return nil
 		},
-		"one that sends after the end": func(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, o opened) error {
+		"sends after its context is done": func(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, o opened) error {
 			o(nil)
 			<-ctx.Done()
 			for range 100 {
@@ -501,7 +501,7 @@ func TestOddStreamsDoNoHarm(t *testing.T) {
 			}
 			return ctx.Err()
 		},
-		"one that says again and again that it is open": func(ctx context.Context, _ chan *runtimeapi.ContainerEventResponse, o opened) error {
+		"calls opened repeatedly": func(ctx context.Context, _ chan *runtimeapi.ContainerEventResponse, o opened) error {
 			for ctx.Err() == nil {
 				o(nil)
 				time.Sleep(time.Second)
@@ -525,7 +525,7 @@ func TestOddStreamsDoNoHarm(t *testing.T) {
 	}
 }
 
-func TestASecondRunOpensNoStream(t *testing.T) {
+func TestRun_SecondOneOpensNoStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
 		r := newRig(t, clock.RealClock{}, hinted(w))

@@ -15,59 +15,59 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// Errors of empty answers, with the kubelet's texts.
+// Errors of empty responses, with the kubelet's texts.
 var (
 	errNoSandboxStatus   = errors.New("pod sandbox status is nil")
 	errNoContainerStatus = errors.New("container status is nil")
 )
 
-// snapshot is the result of an inspection: the status, and the sandbox that its
-// IPs are of.
+// snapshot is the result of an inspection: the status, and the ID of the sandbox that
+// its IPs belong to.
 type snapshot struct {
 	status   *podcache.Status
 	ipSource string
 }
 
-// job is the inspection of one pod. It belongs to its goroutine until it is done.
+// job is the inspection of one pod. Its goroutine owns it until it is finished.
 type job struct {
 	pass    *pass
 	record  *record
 	objects []object // as listed
 	at      time.Time
 	queued  time.Time
-	// before is the last good snapshot. What has not changed since is copied from it,
-	// unless all is set: then the runtime is asked for every status.
+	// before is the result of the last successful inspection. Statuses that are still
+	// current are copied from it. If all is set, every status is requested.
 	before snapshot
 	all    bool
-	// again marks a pod whose last inspection failed, podSync one whose inspection is
-	// news even if no container's state has changed.
-	again, podSync bool
+	// retry means that the last inspection of the pod failed. podSync means that a PodSync
+	// is delivered if no container's state has changed.
+	retry, podSync bool
 
 	found snapshot
 	err   error
 }
 
-// startJobs starts the queued jobs for which there are places. Pods whose last inspection
-// failed come last and get half of the places at most: any number of hanging pods leaves
-// the others theirs. The caller holds mu.
+// startJobs starts queued jobs up to the limit of MaxInspections. Pods whose last
+// inspection failed come last and use at most half of the limit, so that pods that hang
+// do not block the inspections of the others. The caller holds mu.
 func (g *Generator) startJobs() {
-	for _, again := range [...]bool{false, true} {
+	for _, retry := range [...]bool{false, true} {
 		most := g.cfg.MaxInspections
-		if again {
+		if retry {
 			most = max(1, most/2)
 		}
 		g.queue = slices.DeleteFunc(g.queue, func(j *job) bool {
-			if j.again != again || g.running[again] >= most || g.running[false]+g.running[true] >= g.cfg.MaxInspections {
+			if j.retry != retry || g.running[retry] >= most || g.running[false]+g.running[true] >= g.cfg.MaxInspections {
 				return false
 			}
-			g.running[again]++
+			g.running[retry]++
 			go g.work(j.pass.ctx, j)
 			return true
 		})
 	}
 }
 
-// work does a job and hands it in, for collect.
+// work runs a job and adds it to the finished jobs, which collect processes.
 func (g *Generator) work(ctx context.Context, j *job) {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.InspectTimeout)
 	defer cancel()
@@ -78,14 +78,15 @@ func (g *Generator) work(ctx context.Context, j *job) {
 		g.finished = append(g.finished, j)
 		close(g.inspected)
 		g.inspected = make(chan struct{})
-		g.running[j.again]--
+		g.running[j.retry]--
 		g.startJobs()
 	})
 	g.loop.Trigger()
 }
 
-// inspect returns a new snapshot of the pod. An object that no longer exists is left
-// out, as the next listing will show; any other failure is the pod's.
+// inspect returns a new snapshot of the pod. It omits an object that no longer exists,
+// because the next listing will not contain it either. Any other error fails the
+// inspection of the pod.
 func (j *job) inspect(ctx context.Context, rt Runtime) (snapshot, error) {
 	var known podcache.Status
 	if j.before.status != nil && !j.all {
@@ -94,12 +95,12 @@ func (j *job) inspect(ctx context.Context, rt Runtime) (snapshot, error) {
 	status := &podcache.Status{UID: j.record.uid, SandboxOf: sandboxOf(j.objects)}
 	status.Name, status.Namespace = podName(j.objects)
 	var err error
-	status.Sandboxes, err = gather(j.objects, true, known.Sandboxes, isSandboxCurrent,
+	status.Sandboxes, err = collectStatuses(j.objects, true, known.Sandboxes, isSandboxCurrent,
 		func(id string) (*runtimeapi.PodSandboxStatus, error) { return sandboxStatus(ctx, rt, id) })
 	if err != nil {
 		return snapshot{}, err
 	}
-	status.Containers, err = gather(j.objects, false, known.Containers, isContainerCurrent,
+	status.Containers, err = collectStatuses(j.objects, false, known.Containers, isContainerCurrent,
 		func(id string) (*runtimeapi.ContainerStatus, error) { return containerStatus(ctx, rt, id) })
 	if err != nil {
 		return snapshot{}, err
@@ -126,21 +127,21 @@ func (s snapshot) agrees(objects []object) bool {
 	})
 }
 
-// sandboxOf returns the sandbox of each container, which only lists tell.
+// sandboxOf returns the sandbox ID of each container. Only lists contain it.
 func sandboxOf(objects []object) map[string]string {
-	boxes := make(map[string]string, len(objects))
+	sandboxes := make(map[string]string, len(objects))
 	for i := range objects {
 		if o := &objects[i]; !o.sandbox {
-			boxes[o.id] = o.box
+			sandboxes[o.id] = o.sandboxID
 		}
 	}
-	return boxes
+	return sandboxes
 }
 
-// gather returns the statuses of the objects of one kind: the known one if it is
-// current, and else the one that ask returns.
-func gather[S interface{ GetId() string }](objects []object, sandbox bool, known []S,
-	isCurrent func(*object, S) bool, ask func(id string) (S, error),
+// collectStatuses returns the statuses of the objects of one kind: the known status if it
+// is current, otherwise the result of fetch.
+func collectStatuses[S interface{ GetId() string }](objects []object, sandbox bool, known []S,
+	isCurrent func(*object, S) bool, fetch func(id string) (S, error),
 ) ([]S, error) {
 	var found []S
 	byID := make(map[string]S, len(known))
@@ -155,7 +156,7 @@ func gather[S interface{ GetId() string }](objects []object, sandbox bool, known
 		var err error
 		s, ok := byID[o.id]
 		if !ok || !isCurrent(o, s) {
-			s, err = ask(o.id)
+			s, err = fetch(o.id)
 		}
 		switch {
 		case err == nil:
@@ -175,7 +176,8 @@ func sandboxStatus(ctx context.Context, rt Runtime, id string) (*runtimeapi.PodS
 	return answer.GetStatus(), err
 }
 
-// containerStatus returns a state that this build does not know as unknown.
+// containerStatus returns the status of a container. A state that this build does not
+// know becomes CONTAINER_UNKNOWN.
 func containerStatus(ctx context.Context, rt Runtime, id string) (*runtimeapi.ContainerStatus, error) {
 	answer, err := rt.ContainerStatus(ctx, id, false)
 	status := answer.GetStatus()
@@ -189,8 +191,8 @@ func containerStatus(ctx context.Context, rt Runtime, id string) (*runtimeapi.Co
 	return status, err
 }
 
-// isSandboxCurrent reports whether a known status still holds for a listed sandbox. A
-// ready sandbox without an address is asked for again: it may have got one.
+// isSandboxCurrent reports whether a known status is still valid for a listed sandbox. The
+// status of a ready sandbox without an address is not: an address may have been added.
 func isSandboxCurrent(o *object, known *runtimeapi.PodSandboxStatus) bool {
 	if o.state == unknown || sandboxState(known.GetState()) != o.state {
 		return false
@@ -198,14 +200,15 @@ func isSandboxCurrent(o *object, known *runtimeapi.PodSandboxStatus) bool {
 	return o.state != running || known.GetNetwork().GetIp() != ""
 }
 
-// isContainerCurrent reports the same for a container. An exited one does not change.
+// isContainerCurrent reports the same for a container. An exited container does not change.
 func isContainerCurrent(o *object, known *runtimeapi.ContainerStatus) bool {
 	return o.state != created && o.state != unknown && containerState(known.GetState()) == o.state
 }
 
-// podName returns the names that a listed sandbox has, or else a listed container.
+// podName returns the name and namespace of the pod from the first listed object that has
+// a name. Sandboxes come before containers.
 func podName(objects []object) (name, namespace string) {
-	for i := range objects { // sandboxes come first
+	for i := range objects {
 		if o := &objects[i]; o.podName != "" {
 			return o.podName, o.podNamespace
 		}
@@ -213,10 +216,10 @@ func podName(objects []object) (name, namespace string) {
 	return "", ""
 }
 
-// podIPs returns the addresses of the newest sandbox if it is ready. Otherwise those
-// from before stay unless another sandbox is ready, because a pod that ends is still
-// known by them. The network of a sandbox may also go before the sandbox does
-// (kubernetes#82276).
+// podIPs returns the addresses of the newest sandbox if it is ready and has any. Otherwise
+// it returns the previous addresses, unless another sandbox is ready. A terminating pod
+// keeps its addresses, and the runtime may remove the network of a sandbox before the
+// sandbox itself (kubernetes#82276).
 func podIPs(s *podcache.Status, before snapshot) (ips []string, source string) {
 	newest := s.ReadySandbox()
 	if ips := sandboxIPs(newest); len(ips) > 0 {
@@ -234,8 +237,8 @@ func podIPs(s *podcache.Status, before snapshot) (ips []string, source string) {
 	return before.status.IPs, before.ipSource
 }
 
-// sandboxIPs returns the primary address, if there is one, and the others; nil if any
-// of them is not an address. Leading zeros are allowed.
+// sandboxIPs returns the primary address, if it is set, and the additional ones. It returns
+// nil if any of them is not a valid IP address. Leading zeros are allowed.
 func sandboxIPs(b *runtimeapi.PodSandboxStatus) []string {
 	var ips []string
 	if ip := b.GetNetwork().GetIp(); ip != "" {

@@ -14,8 +14,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// The kubelet delivers no event until the inspection works.
-func TestFailedInspectionsSetThePodAside(t *testing.T) {
+// The kubelet delivers no event until the inspection succeeds.
+func TestInspect_FailedPodBacksOff(t *testing.T) {
 	clk := fakeClock()
 	r := newRig(t, clk)
 	r.node.sandbox("a", "sa", ready)
@@ -32,7 +32,7 @@ func TestFailedInspectionsSetThePodAside(t *testing.T) {
 	status, err := r.cache.GetNewerThan(t.Context(), "a", clk.Now())
 	require.ErrorIs(t, err, errRuntime)
 	require.True(t, status.Stale)
-	require.Len(t, status.Containers, 1, "what was known stays")
+	require.Len(t, status.Containers, 1, "the known value is kept")
 	require.NoError(t, r.Healthy(), "one pod is not the node")
 	r.node.takeAsked()
 
@@ -44,15 +44,15 @@ func TestFailedInspectionsSetThePodAside(t *testing.T) {
 			tries = append(tries, second+1)
 		}
 		_, err = r.cache.GetNewerThan(t.Context(), "a", clk.Now())
-		require.ErrorIs(t, err, errRuntime, "readers are told, not kept waiting")
+		require.ErrorIs(t, err, errRuntime, "readers get the error and do not wait")
 	}
 	require.Equal(t, []int{1, 3, 7, 15, 31, 63, 123, 183}, tries)
 	require.Empty(t, r.take())
 	require.Equal(t, 1, r.result.SetAside)
 
 	r.node.container("a", "a2", runs)
-	require.Equal(t, []string{"a ContainerStarted a2"}, r.relist(), "changes are told at once")
-	require.Empty(t, r.node.takeAsked(), "but not looked at before time")
+	require.Equal(t, []string{"a ContainerStarted a2"}, r.relist(), "changes are reported at once")
+	require.Empty(t, r.node.takeAsked(), "but not inspected before retryAt")
 	status, err = r.cache.Get("a")
 	require.ErrorIs(t, err, errRuntime)
 	require.True(t, status.Stale)
@@ -69,7 +69,7 @@ func TestFailedInspectionsSetThePodAside(t *testing.T) {
 	require.Zero(t, r.result.SetAside)
 }
 
-func TestAPodThatNeverWorkedIsStillAnnouncedAndForgotten(t *testing.T) {
+func TestInspect_FailingPodIsStillDeliveredAndDeleted(t *testing.T) {
 	r := newRig(t, fakeClock())
 	r.node.container("a", "a1", runs)
 	r.node.empty["a1"] = true
@@ -88,19 +88,19 @@ func TestAPodThatNeverWorkedIsStillAnnouncedAndForgotten(t *testing.T) {
 	require.Zero(t, records+dirty)
 }
 
-func TestReinspect(t *testing.T) {
+func TestRequestReinspect(t *testing.T) {
 	for name, test := range map[string]struct {
 		do     func(*rig)
 		events []string
 		asked  []string
 	}{
-		"no request":                   {func(*rig) {}, nil, nil},
-		"a request inspects all":       {func(r *rig) { r.RequestReinspect("a") }, []string{"a PodSync"}, []string{"a1", "a2", "sa"}},
-		"requests for one pod are one": {func(r *rig) { r.RequestReinspect("a"); r.RequestReinspect("a") }, []string{"a PodSync"}, []string{"a1", "a2", "sa"}},
-		"a request for a changed pod":  {func(r *rig) { r.RequestReinspect("a"); r.node.container("a", "a1", exited) }, []string{"a ContainerDied a1"}, []string{"a1", "a2", "sa"}},
-		"a request for a removed pod":  {func(r *rig) { r.RequestReinspect("a"); r.node.remove("sa", "a1", "a2") }, []string{"a ContainerDied sa", "a ContainerRemoved sa", "a ContainerDied a1", "a ContainerRemoved a1", "a ContainerRemoved a2"}, nil},
-		"a request for an unknown pod": {func(r *rig) { r.RequestReinspect("z") }, nil, nil},
-		"a change that makes no event": {func(r *rig) { r.RequestReinspect("a"); r.node.container("a", "a3", created) }, []string{"a PodSync"}, []string{"a1", "a2", "a3", "sa"}},
+		"no request":                      {func(*rig) {}, nil, nil},
+		"a request inspects all":          {func(r *rig) { r.RequestReinspect("a") }, []string{"a PodSync"}, []string{"a1", "a2", "sa"}},
+		"requests for one pod are merged": {func(r *rig) { r.RequestReinspect("a"); r.RequestReinspect("a") }, []string{"a PodSync"}, []string{"a1", "a2", "sa"}},
+		"a request for a changed pod":     {func(r *rig) { r.RequestReinspect("a"); r.node.container("a", "a1", exited) }, []string{"a ContainerDied a1"}, []string{"a1", "a2", "sa"}},
+		"a request for a removed pod":     {func(r *rig) { r.RequestReinspect("a"); r.node.remove("sa", "a1", "a2") }, []string{"a ContainerDied sa", "a ContainerRemoved sa", "a ContainerDied a1", "a ContainerRemoved a1", "a ContainerRemoved a2"}, nil},
+		"a request for an unknown pod":    {func(r *rig) { r.RequestReinspect("z") }, nil, nil},
+		"a change that makes no event":    {func(r *rig) { r.RequestReinspect("a"); r.node.container("a", "a3", created) }, []string{"a PodSync"}, []string{"a1", "a2", "a3", "sa"}},
 		"a request met by a pod's relist": {func(r *rig) {
 			r.RequestReinspect("a")
 			require.NoError(r.t, r.RelistPod(r.t.Context(), "a"))
@@ -125,7 +125,7 @@ func TestReinspect(t *testing.T) {
 	}
 }
 
-func TestAFailedReinspectionIsRepeatedWhole(t *testing.T) {
+func TestRequestReinspect_FailureIsRepeatedCompletely(t *testing.T) {
 	clk := fakeClock()
 	r := newRig(t, clk)
 	r.node.container("a", "a1", runs)
@@ -144,7 +144,7 @@ func TestAFailedReinspectionIsRepeatedWhole(t *testing.T) {
 	require.Equal(t, []string{"a1", "a2"}, r.node.takeAsked())
 }
 
-func TestOnlyWhatChangedIsAskedFor(t *testing.T) {
+func TestInspect_OnlyChangedStatusesAreRequested(t *testing.T) {
 	r := newRig(t, fakeClock())
 	r.node.sandbox("a", "sa", ready)
 	r.node.ips["sa"] = []string{"10.0.0.1"}
@@ -156,7 +156,7 @@ func TestOnlyWhatChangedIsAskedFor(t *testing.T) {
 	require.Equal(t, []string{"a1", "a2", "a3", "sa", "sb"}, r.node.takeAsked())
 	r.node.container("a", "a1", exited)
 	r.relist()
-	require.Equal(t, []string{"a1", "a3"}, r.node.takeAsked(), "a created one may have changed unseen")
+	require.Equal(t, []string{"a1", "a3"}, r.node.takeAsked(), "a created container may have changed")
 	r.node.sandbox("b", "sb", notReady)
 	r.node.container("b", "b1", runs)
 	r.relist()
@@ -169,7 +169,7 @@ func TestOnlyWhatChangedIsAskedFor(t *testing.T) {
 	require.Equal(t, []string{"b1", "sb2"}, r.node.takeAsked(), "a ready sandbox may have got its address")
 }
 
-func TestStatusSaysWhichSandboxAContainerIsIn(t *testing.T) {
+func TestInspect_StatusHasTheSandboxOfAContainer(t *testing.T) {
 	r := newRig(t, fakeClock())
 	r.node.sandbox("a", "old", notReady)
 	r.node.container("a", "a1", exited)
@@ -187,7 +187,7 @@ func TestStatusSaysWhichSandboxAContainerIsIn(t *testing.T) {
 	require.Equal(t, map[string]string{"a1": "old", "a2": "new"}, s.SandboxOf)
 }
 
-func TestWhatVanishesBeforeItsInspectionIsLeftOut(t *testing.T) {
+func TestInspect_OmitsRemovedObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, clock.RealClock{})
 		r.node.sandbox("a", "sa", ready)
@@ -208,7 +208,7 @@ func TestWhatVanishesBeforeItsInspectionIsLeftOut(t *testing.T) {
 	})
 }
 
-func TestIPs(t *testing.T) {
+func TestInspect_IPs(t *testing.T) {
 	v4, dual := []string{"10.0.0.1"}, []string{"10.0.0.1", "fd00::1"}
 	for _, ips := range [][]string{v4, dual} {
 		r := newRig(t, fakeClock())
@@ -222,7 +222,7 @@ func TestIPs(t *testing.T) {
 		r.node.ips["s1"] = nil
 		r.RequestReinspect("a")
 		r.relist()
-		require.Equal(t, ips, get(), "the network goes before the sandbox")
+		require.Equal(t, ips, get(), "the network is removed before the sandbox")
 
 		r.node.sandbox("a", "s1", notReady)
 		r.node.container("a", "a1", exited)
@@ -237,7 +237,7 @@ func TestIPs(t *testing.T) {
 		r.node.ips["s2"] = []string{"10.0.0.9", "not an address"}
 		r.node.container("a", "a2", runs)
 		r.relist()
-		require.Empty(t, get(), "one that is no address makes the others worthless")
+		require.Empty(t, get(), "an invalid address invalidates all")
 		r.node.ips["s2"] = []string{"", "10.0.0.9"}
 		r.RequestReinspect("a")
 		r.relist()
@@ -265,7 +265,7 @@ func TestIPs(t *testing.T) {
 	require.Empty(t, status.IPs)
 }
 
-// A liar answers for the status of a container what lie makes of the truth.
+// A liar is a runtime whose container statuses are modified by lie.
 type liar struct {
 	*node
 	lie func(*runtimeapi.ContainerStatus)
@@ -280,7 +280,7 @@ func (l *liar) ContainerStatus(ctx context.Context, id string, verbose bool) (*r
 }
 
 // A list that does not change would leave such a status in the cache for ever.
-func TestInspect_StatusThatContradictsTheListIsAskedForAgain(t *testing.T) {
+func TestInspect_StatusThatContradictsTheListIsRequestedAgain(t *testing.T) {
 	for name, lie := range map[string]func(*runtimeapi.ContainerStatus){
 		"state":        func(c *runtimeapi.ContainerStatus) { c.State = runs },
 		"id":           func(c *runtimeapi.ContainerStatus) { c.Id = "another" },
@@ -319,7 +319,7 @@ func TestInspect_StatusThatContradictsTheListIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// TestInspect_ContainerLostBeforeItsStart: no event tells of it, but the cache does.
+// TestInspect_ContainerLostBeforeItsStart: there is no event for it, but the cache is updated.
 func TestInspect_ContainerLostBeforeItsStart(t *testing.T) {
 	clk := fakeClock()
 	r := newRig(t, clk)

@@ -15,35 +15,35 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// Lister lists all sandboxes and containers, a literal subset of cri.RuntimeService.
-// Where something is faster at that than the CRI client is, [Config].Lister takes it:
-// pleg/wirelist does not decode what has not changed.
+// Lister lists all sandboxes and containers, a subset of cri.RuntimeService.
+// [Config].Lister may be an implementation that is faster than the CRI client, such as
+// pleg/wirelist, which does not decode unchanged items.
 //
-// The generator reads answers while it relists and keeps no message of them, only
-// strings. It modifies nothing, so a lister may return the same messages, and the
-// same slice, again.
+// The generator reads the results during the relist and retains only strings of them. It
+// does not modify them, so a lister may return the same messages, and the same slice,
+// again.
 type Lister interface {
 	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
 	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
 }
 
-// ErrTooLarge says that the runtime has more sandboxes or containers than fit into
-// one message, 16 MiB with most: the code is ResourceExhausted. No repetition
-// helps, but fewer dead containers do, or a [Lister] that streams. Until then the
-// generator is degraded: it goes around the pods that it knows with filtered lists,
-// [Generator.RequestRelist], the hints and [Generator.RelistPod] work as ever, and
-// after Threshold [Generator.Healthy] returns an error that wraps this one.
+// ErrTooLarge means that the runtime has more sandboxes or containers than fit into one
+// gRPC message (status ResourceExhausted); the limit is 16 MiB in most runtimes. Retries
+// do not help. Removing dead containers does, or a [Lister] that streams. Until then the
+// generator is degraded: it relists the pods that it knows in turn, a few at a time, with
+// filtered lists. [Generator.RequestRelist], hints and [Generator.RelistPod] work as
+// before. After Threshold, [Generator.Healthy] returns an error that wraps this one.
 var ErrTooLarge = errors.New("the list does not fit into one message")
 
-// explain adds [ErrTooLarge] to the error of a list where that is the reason.
-func explain(err error) error {
+// wrapTooLarge wraps the error of a list in [ErrTooLarge] if its code is ResourceExhausted.
+func wrapTooLarge(err error) error {
 	if grpcstatus.Code(err) != codes.ResourceExhausted {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrTooLarge, err)
 }
 
-// state is the listed state of an object. Every value this build does not know is unknown.
+// state is the listed state of an object. A value that this build does not know is unknown.
 type state uint8
 
 const (
@@ -83,7 +83,7 @@ type object struct {
 	key
 	state state
 	// box is a container's sandbox.
-	box string
+	sandboxID string
 	// podName and podNamespace are the names of the pod in the list. They may be empty.
 	podName, podNamespace string
 	// unlabelled marks an object without the label of its pod's UID: a list filtered
@@ -98,23 +98,23 @@ type key struct {
 	sandbox bool
 }
 
-// list asks the runtime for all objects with the labels.
+// list returns all objects of the runtime that have the labels.
 func (g *Generator) list(ctx context.Context, rt Lister, labels map[string]string) ([]object, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.ListTimeout)
 	defer cancel()
 	sandboxes, err := rt.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: labels})
 	if err != nil {
-		return nil, fmt.Errorf("list sandboxes: %w", explain(err))
+		return nil, fmt.Errorf("list sandboxes: %w", wrapTooLarge(err))
 	}
 	containers, err := rt.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: labels})
 	if err != nil {
-		return nil, fmt.Errorf("list containers: %w", explain(err))
+		return nil, fmt.Errorf("list containers: %w", wrapTooLarge(err))
 	}
 	return read(sandboxes, containers, labels), nil
 }
 
-// read returns the objects of two lists, sandboxes first. Objects without a pod are
-// left out: no kubelet has made them.
+// read returns the objects of two lists, sandboxes first. It omits objects without a pod
+// UID, because no node agent has created them.
 func read(sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container, labels map[string]string) []object {
 	objects := make([]object, 0, len(sandboxes)+len(containers))
 	add := func(o object, has map[string]string) {
@@ -133,13 +133,13 @@ func read(sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container
 	for _, c := range containers {
 		has := c.GetLabels()
 		o := object{
-			key:     key{c.GetId(), crilabels.UID(has), false},
-			state:   containerState(c.GetState()),
-			box:     c.GetPodSandboxId(),
-			podName: has[crilabels.PodName], podNamespace: has[crilabels.PodNamespace],
+			key:       key{c.GetId(), crilabels.UID(has), false},
+			state:     containerState(c.GetState()),
+			sandboxID: c.GetPodSandboxId(),
+			podName:   has[crilabels.PodName], podNamespace: has[crilabels.PodNamespace],
 		}
 		if o.unlabelled = o.pod == ""; o.unlabelled {
-			o.pod = podOfSandbox(sandboxes, o.box)
+			o.pod = podOfSandbox(sandboxes, o.sandboxID)
 		}
 		add(o, has)
 	}
@@ -158,8 +158,8 @@ func sandboxPod(b *runtimeapi.PodSandbox) types.UID {
 	return cmp.Or(crilabels.UID(b.GetLabels()), types.UID(b.GetMetadata().GetUid()))
 }
 
-// matches repeats what the runtime was asked to do. A runtime that ignores the
-// selector would otherwise have us take other agents' pods for ours.
+// matches reports whether labels match the selector. The runtime should have filtered
+// already, but if it ignores the selector, the pods of other agents must not be included.
 func matches(labels, selector map[string]string) bool {
 	for key, value := range selector {
 		if got, ok := labels[key]; !ok || got != value {
@@ -169,15 +169,15 @@ func matches(labels, selector map[string]string) bool {
 	return true
 }
 
-// change is one object's step from one listing to the next.
+// change is the difference in one object between two listings.
 type change struct {
-	object   *object // of the newer listing, or of the older if the newer has none
+	object   *object // of the newer listing, or of the older one if it is missing there
 	from, to state
 }
 
-// diff returns the changes from old to next: those of objects in next, in its order,
-// then the objects that next no longer has, in the order of old. An object that a
-// listing repeats counts once.
+// diff returns the changes from old to next: first those of the objects in next, in its
+// order, then those of the objects that are only in old, in the order of old. An object
+// that a listing contains twice counts once.
 func diff(old, next []object) (changes []change) {
 	if slices.Equal(old, next) {
 		return nil
@@ -202,7 +202,7 @@ func diff(old, next []object) (changes []change) {
 	return changes
 }
 
-// byKey returns the objects by their keys, the first of those that have the same.
+// byKey returns the objects by their keys. Of several with the same key, the first counts.
 func byKey(objects []object) map[key]*object {
 	all := make(map[key]*object, len(objects))
 	for i := range slices.Backward(objects) {
@@ -211,7 +211,7 @@ func byKey(objects []object) map[key]*object {
 	return all
 }
 
-// count returns the counts of pods and containers in a listing.
+// count returns a Result with the counts of the pods and containers in a listing.
 func count(objects []object) (res Result) {
 	ready := map[types.UID]bool{} // by pod
 	for i := range objects {

@@ -18,8 +18,8 @@ import (
 	"github.com/kubeparts/kubeparts/pleg"
 )
 
-// history is a random life of a node. It knows the state of every container that
-// ever was, and what the events said of it.
+// history is a random history of a node. It contains the state of every container that ever
+// existed, and the events about it.
 type history struct {
 	*rig
 	rand  *rand.Rand
@@ -45,7 +45,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 	return h
 }
 
-// hear checks that an event is news, and cuts the pass short where that is due.
+// hear checks that an event is not a duplicate, and cancels the pass at the chosen event.
 func (h *history) hear(e pleg.Event) {
 	if e.ContainerID != "" {
 		before := h.told[e.ContainerID]
@@ -63,7 +63,7 @@ func (h *history) hear(e pleg.Event) {
 	}
 }
 
-// step changes something, and sometimes looks.
+// step makes a random change, and sometimes relists.
 func (h *history) step() {
 	h.clock.Step(time.Duration(1+h.rand.IntN(2000)) * time.Millisecond)
 	uid := types.UID(rune('a' + h.rand.IntN(4)))
@@ -111,7 +111,7 @@ func (h *history) set(id string, uid types.UID) {
 	h.node.container(uid, id, h.state[id])
 }
 
-// look relists, and cuts that short now and then.
+// look relists, and sometimes cancels the relist.
 func (h *history) look(relist func(context.Context)) {
 	ctx, cancel := context.WithCancel(h.t.Context())
 	defer cancel()
@@ -124,8 +124,8 @@ func (h *history) look(relist func(context.Context)) {
 	h.readsAreTrue(began)
 }
 
-// readsAreTrue checks that what is as new as the look, and no error, is what the
-// runtime has: nothing changed since.
+// readsAreTrue checks that a status that is as new as the relist, and not an error, equals the
+// runtime's state, which has not changed since.
 func (h *history) readsAreTrue(began time.Time) {
 	for uid := types.UID("a"); uid <= "d"; uid = types.UID(rune(uid[0] + 1)) {
 		status, err := h.cache.Get(uid)
@@ -150,7 +150,7 @@ func (h *history) readsAreTrue(began time.Time) {
 	}
 }
 
-// settle ends all failures and looks until every back-off is over.
+// settle ends all failures and relists until every back-off is over.
 func (h *history) settle() {
 	clear(h.node.statusErr)
 	h.cutAt = 0
@@ -166,7 +166,7 @@ func (h *history) settle() {
 	require.Zero(h.t, h.result.SetAside)
 }
 
-// everythingWasTold compares the last events with the states.
+// everythingWasTold checks that the last events match the states.
 func (h *history) everythingWasTold() {
 	for id := range h.pod {
 		switch state, exists := h.state[id]; {
@@ -180,9 +180,9 @@ func (h *history) everythingWasTold() {
 	}
 }
 
-// TestModel drives random histories with failing lists and inspections, targeted
-// relists and passes cut short: every change is told, none twice, no read as new
-// as a look shows less than it, and nothing is kept of what is gone.
+// TestModel runs random histories with failing lists and inspections, relists of single pods
+// and cancelled passes: every change is delivered, none twice, no read is older than the
+// relist that it requires, and no state of removed pods is kept.
 func TestModel(t *testing.T) {
 	for seed := range uint64(200) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/pleg"
 )
 
-func TestTheObserverIsToldOfTheStreamOfEvents(t *testing.T) {
+func TestObserver_ReportsTheEventStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
 		w.refuseWith(errors.New("not yet"))
@@ -49,7 +49,7 @@ func TestTheObserverIsToldOfTheStreamOfEvents(t *testing.T) {
 		tell(0, ours)
 		tell(now, map[string]string{crilabels.PodUID: "b"})
 		synctest.Wait()
-		require.Equal(t, []time.Duration{3 * time.Second, 0, 0}, ages, "no age is negative, and strangers count for nothing")
+		require.Equal(t, []time.Duration{3 * time.Second, 0, 0}, ages, "no age is negative, and pods of other agents are not counted")
 
 		w.broken <- errors.New("broken")
 		time.Sleep(time.Second)
@@ -57,7 +57,7 @@ func TestTheObserverIsToldOfTheStreamOfEvents(t *testing.T) {
 		require.Equal(t, []string{"not yet", "broken"}, ended)
 		require.Equal(t, 2, opened)
 		stop()
-		require.Len(t, ended, 2, "an end that was asked for is none to tell of")
+		require.Len(t, ended, 2, "a requested end is not reported")
 	})
 }
 

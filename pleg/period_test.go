@@ -15,7 +15,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-func TestThePeriodIsLongWhileNothingIsMissed(t *testing.T) {
+func TestPeriod_LongWhileNoHintIsMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration
 		began := time.Now()
@@ -29,7 +29,7 @@ func TestThePeriodIsLongWhileNothingIsMissed(t *testing.T) {
 	})
 }
 
-func TestAMissedHintBringsThePeriodBack(t *testing.T) {
+func TestPeriod_ShortAfterAMissedHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
 		r := newRig(t, clock.RealClock{}, hinted(w))
@@ -40,7 +40,7 @@ func TestAMissedHintBringsThePeriodBack(t *testing.T) {
 
 		r.node.container("a", "a1", exited) // and no hint
 		time.Sleep(30 * time.Second)
-		require.Equal(t, []string{"a ContainerDied a1"}, r.take(), "the relist is the safety net")
+		require.Equal(t, []string{"a ContainerDied a1"}, r.take(), "the global relist finds it")
 		require.Equal(t, time.Second, r.Stats().Period)
 		time.Sleep(9 * time.Minute)
 		w.tell("a")
@@ -52,7 +52,7 @@ func TestAMissedHintBringsThePeriodBack(t *testing.T) {
 	})
 }
 
-func TestALateHintWasNotMissed(t *testing.T) {
+func TestPeriod_LateHintIsNotMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
 		r := newRig(t, clock.RealClock{}, hinted(w))
@@ -70,7 +70,7 @@ func TestALateHintWasNotMissed(t *testing.T) {
 	})
 }
 
-func TestAHintThatComesDuringTheListWasNotMissed(t *testing.T) {
+func TestPeriod_HintDuringTheListIsNotMissed(t *testing.T) {
 	for name, hint := range map[string]func(*wire){
 		"of the pod":  func(w *wire) { w.tell("a") },
 		"of some pod": func(w *wire) { w.events <- &runtimeapi.ContainerEventResponse{} },
@@ -97,8 +97,8 @@ func TestAHintThatComesDuringTheListWasNotMissed(t *testing.T) {
 	}
 }
 
-// Readers do not know how long the generator rests.
-func TestAReaderDoesNotWaitForTheEndOfTheRest(t *testing.T) {
+// A waiting reader does not depend on the current period.
+func TestPeriod_WaitingReaderShortensIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, clock.RealClock{}, hinted(newWire()))
 		r.node.container("a", "a1", runs)
@@ -115,7 +115,7 @@ func TestAReaderDoesNotWaitForTheEndOfTheRest(t *testing.T) {
 	})
 }
 
-func TestWhatIsLeftOverDoesNotWaitForTheEndOfTheRest(t *testing.T) {
+func TestPeriod_UnfinishedPassShortensIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		do   func(*rig)
 		want []string
@@ -156,7 +156,7 @@ func TestWhatIsLeftOverDoesNotWaitForTheEndOfTheRest(t *testing.T) {
 	}
 }
 
-func TestPodsSetAsideAreTriedInTimeWhateverThePeriod(t *testing.T) {
+func TestPeriod_DoesNotDelayRetriesOfInspections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
 		r := newRig(t, clock.RealClock{}, hinted(w))
@@ -191,7 +191,7 @@ func TestPodsSetAsideAreTriedInTimeWhateverThePeriod(t *testing.T) {
 	})
 }
 
-func TestRestingIsNotMistakenForBeingStuck(t *testing.T) {
+func TestHealthy_WithALongPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, clock.RealClock{}, hinted(newWire()), func(c *pleg.Config) {
 			c.MaxPeriod, c.Threshold = time.Hour, 20*time.Second
@@ -265,7 +265,7 @@ func (c *counting) take() int {
 
 // kubelet 1.36 without any pod: about 200 calls a minute for its lists. Here: 4, and
 // 15 in the minute after the start.
-func TestAnIdleNodeCostsFewCalls(t *testing.T) {
+func TestRun_IdleNodeNeedsFewCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := &counting{node: newNode(), wire: newWire()}
 		for i := range 100 {

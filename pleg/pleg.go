@@ -17,50 +17,50 @@ import (
 // ErrRunning is returned by a second [Generator.Run] beside the first.
 var ErrRunning = loop.ErrRunning
 
-// Generator relists the runtime, keeps a podcache.Cache fresh and tells a handler
-// which pods changed. Make it with [New]; its methods may be called by any number
-// of goroutines, except that a handler or observer must not start a pass.
+// Generator relists the runtime, updates a podcache.Cache and calls a handler with an
+// event for each change of a pod. Create it with [New]. Its methods are safe for
+// concurrent use, except that a handler or observer must not start a pass.
 type Generator struct {
 	cfg  Config
 	loop *loop.Loop
 
-	// step, of capacity 1, is full while a pass is under way, its handler included.
-	// It serialises them, guards the fields down to mu, and is a channel because
-	// those who wait for it have a context.
+	// step is the lock that serialises the passes. It is held during the whole pass,
+	// including its handler, and guards the fields down to mu. It is a channel of
+	// capacity 1 because callers wait for it with a context.
 	step    chan struct{}
 	listed  []object // the newest listed objects of each pod
 	records map[types.UID]*record
-	// dirty holds the records that the next global relist must look at even if
+	// dirty holds the records that the next global relist must process even if
 	// it finds no change.
-	dirty   map[types.UID]*record
-	ended   time.Time // when the last global relist of Run was over
-	visited types.UID // the last one, by roam
-	singles int       // how many pods are relisted one by one, at most
+	dirty          map[types.UID]*record
+	lastRelistEnd  time.Time // when the last global relist of Run ended
+	lastVisited    types.UID // the last pod that relistNextPods relisted
+	podRelistLimit int       // if more pods are due, Run relists everything instead
 
 	// mu guards the fields below and is never held during a call to others.
 	mu         sync.Mutex
-	queue      []*job        // inspections that wait for a place
-	running    map[bool]int  // how many run: true counts pods whose last one failed
-	finished   []*job        // inspections that step has not taken yet
-	inspected  chan struct{} // closed, and made anew, when there is another
-	relistedAt time.Time     // start of the last relist whose lists succeeded
-	relistErr  error         // of the last relist
-	reinspects map[types.UID]bool
-	hints      map[hint]time.Time // and requests; with the time at which each is due
-	soon       bool               // the next global relist is due after Period, not MaxPeriod
-	rest       time.Time          // before it no single pod is relisted for a hint or request
-	stream     *stream            // nil if none is open
-	opened     uint64             // how many streams were open so far
-	doubted    time.Time          // before it the stream is not relied on: it missed a hint
-	stats      Stats
-	began      time.Time // of the global relist under way, or zero
-	watchers   map[*watcher]struct{}
+	queue      []*job             // inspections that have not started yet
+	running    map[bool]int       // number of running inspections, by job.retry
+	finished   []*job             // inspections whose results collect has not processed yet
+	inspected  chan struct{}      // closed and replaced when an inspection finishes
+	relistedAt time.Time          // start of the last global relist that succeeded
+	relistErr  error              // error of the last global relist
+	reinspects map[types.UID]bool // pods with a requested reinspection
+	hints      map[hint]time.Time // hints and requests, each with the time at which it is due
+	dueSoon    bool               // the next global relist is due after Period, not MaxPeriod
+
+	pausedUntil     time.Time // no pod is relisted for a hint or request before it
+	stream          *stream   // nil if no stream is open
+	opened          uint64    // how many streams were opened so far
+	distrustedUntil time.Time // the stream is not relied on before it, because it missed a hint
+	stats           Stats
+	relistBegan     time.Time // start of the global relist in progress; zero if no relist is in progress
+	watchers        map[*watcher]struct{}
 }
 
-// Result is what a global relist found. It is made anew from each listing, so a
-// count falls to 0 when the last of its kind is gone.
+// Result is the result of a global relist. The counts are those of its lists alone.
 type Result struct {
-	// At is when the relist began, Took how long listing and comparing took.
+	// At is when the relist began, Took is how long listing and comparing took.
 	At   time.Time
 	Took time.Duration
 	// Pods counts the pods that have any object, RunningPods those with a ready
@@ -69,103 +69,103 @@ type Result struct {
 	// RunningContainers, ExitedContainers and OtherContainers count containers,
 	// without sandboxes; others are created or in an unknown state.
 	RunningContainers, ExitedContainers, OtherContainers int
-	// Inspecting counts the pods whose inspection this relist set off or found
-	// under way, SetAside those whose last inspection failed.
+	// Inspecting counts the pods whose inspection this relist started or found in
+	// progress. SetAside counts the pods whose last inspection failed.
 	Inspecting, SetAside int
 }
 
-// New returns a generator. It starts nothing.
+// New returns a generator, or an error if cfg is invalid. It starts nothing.
 func New(cfg Config) (*Generator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("pleg: invalid config: %w", err)
 	}
-	singles := maxSingle
+	podRelistLimit := maxPodRelists
 	if cfg.Lister != nil {
-		singles = 1
+		podRelistLimit = 1
 	}
 	cfg = cfg.withDefaults()
 	cfg.LabelSelector = maps.Clone(cfg.LabelSelector)
 	return &Generator{
-		cfg:        cfg,
-		loop:       loop.New(cfg.Clock),
-		running:    map[bool]int{},
-		inspected:  make(chan struct{}),
-		step:       make(chan struct{}, 1),
-		records:    map[types.UID]*record{},
-		dirty:      map[types.UID]*record{},
-		singles:    singles,
-		reinspects: map[types.UID]bool{},
-		hints:      map[hint]time.Time{},
-		watchers:   map[*watcher]struct{}{},
+		cfg:            cfg,
+		loop:           loop.New(cfg.Clock),
+		running:        map[bool]int{},
+		inspected:      make(chan struct{}),
+		step:           make(chan struct{}, 1),
+		records:        map[types.UID]*record{},
+		dirty:          map[types.UID]*record{},
+		podRelistLimit: podRelistLimit,
+		reinspects:     map[types.UID]bool{},
+		hints:          map[hint]time.Time{},
+		watchers:       map[*watcher]struct{}{},
 	}, nil
 }
 
-// Run relists at once and then each Period, or each MaxPeriod while it can rely on the
-// stream of events, serves the requests in between, and returns nil when ctx is done and
-// every inspection it set off has ended. It does not wait for inspections between
-// relists: a pod that hangs delays no other. A second Run beside the first returns
-// [ErrRunning].
+// Run relists at once and then every Period, or every MaxPeriod while it can rely on the
+// event stream. In between it serves requests and hints. It returns nil when ctx is done
+// and all inspections that it started have ended. It does not wait for inspections between
+// relists, so a pod that hangs does not delay the others. It returns [ErrRunning] if another
+// Run is in progress.
 func (g *Generator) Run(ctx context.Context) error {
 	p := &pass{ctx: ctx}
 	first := true
-	var listening sync.WaitGroup
+	var reader sync.WaitGroup
 	err := g.loop.Run(ctx, func(context.Context) time.Duration {
 		g.lock()
 		defer g.unlock()
 		if first {
 			first = false
-			g.ended = time.Time{} // so that a relist is due
+			g.lastRelistEnd = time.Time{} // so that a relist is due
 			g.cfg.Cache.OnWait(g.loop.Trigger)
 			if g.cfg.Events != nil {
-				listening.Go(func() { g.listen(ctx) })
+				reader.Go(func() { g.readEvents(ctx) })
 			}
 		}
 		g.collect()
-		g.turn(p)
-		p.errs = nil // the observer has seen them
+		g.runDue(p)
+		p.errs = nil // Observer.PodInspected has reported them
 		_, _, wait := g.plan(g.cfg.Clock.Now())
 		return wait
 	})
-	if !first { // else another Run has all this
+	if !first { // otherwise another Run owns the callback
 		g.cfg.Cache.OnWait(nil)
 	}
-	listening.Wait()
+	reader.Wait()
 	g.await(p)
 	return err
 }
 
-// turn does what is due. It stops at the first pod whose relist fails: otherwise a runtime
-// that hangs would delay the next global relist, which serves all pods, by one ListTimeout
-// for each pod.
-func (g *Generator) turn(p *pass) {
+// runDue does the relists that are due. It stops at the first pod whose relist fails.
+// Otherwise a runtime that hangs would delay the next global relist, which serves all pods,
+// by one ListTimeout for each pod.
+func (g *Generator) runDue(p *pass) {
 	began := g.cfg.Clock.Now()
 	relist, pods, _ := g.plan(began)
 	if relist {
 		if _, err := g.relist(p); errors.Is(err, ErrTooLarge) {
-			g.roam(p)
+			g.relistNextPods(p)
 		}
-		g.ended = g.cfg.Clock.Now()
+		g.lastRelistEnd = g.cfg.Clock.Now()
 		return
 	}
 	for _, uid := range pods {
 		if err := g.relistPod(p, uid); err != nil {
 			if p.ctx.Err() == nil {
-				g.cfg.Logger.WarnContext(p.ctx, "pod relist failed", "podUID", uid, "err", err)
+				g.cfg.Logger.WarnContext(p.ctx, "relist of a pod failed, will relist all pods soon", "podUID", uid, "err", err)
 			}
-			g.locked(func() { g.takeAsked() })
-			g.hurry()
+			g.locked(func() { g.drainRequests() })
+			g.requestRelistSoon()
 			break
 		}
 	}
 	if len(pods) > 0 {
-		g.restSince(began)
+		g.pauseSince(began)
 	}
 }
 
-// Relist does one global relist and returns when the inspections that it set off
-// have ended and their events are delivered. The error is that of a list, which
-// leaves everything as it was, or joins those of the inspections, or says that
-// ctx is done and that the next relist tells the rest.
+// Relist does one global relist. It returns when the inspections that it started have
+// ended and their events are delivered. It returns the error of a list that failed, and
+// then nothing has changed; or the joined errors of the inspections; or the error of ctx,
+// and then the next relist delivers the remaining events.
 func (g *Generator) Relist(ctx context.Context) (res Result, err error) {
 	err = g.once(ctx, func(p *pass) (err error) {
 		res, err = g.relist(p)
@@ -174,11 +174,11 @@ func (g *Generator) Relist(ctx context.Context) (res Result, err error) {
 	return res, err
 }
 
-// RelistPod does the same for one pod, with lists filtered by its UID label: what
-// carries none stays as the last global relist saw it. It makes nothing but this
-// pod fresh, and does not count for [Generator.Healthy]. If the pod is being inspected
-// already, for somebody else, it returns before the cache is told: who needs to see
-// what was true at a time asks the cache for what is newer than that.
+// RelistPod does the same for one pod, with lists filtered by its UID label. The pod's
+// objects without that label stay as the last global relist found them. It updates the
+// freshness of this pod only and does not count for [Generator.Healthy]. If an inspection
+// of the pod is already in progress for another caller, it returns before the cache is
+// updated. A caller that needs a status as new as a time uses podcache.Cache.GetNewerThan.
 func (g *Generator) RelistPod(ctx context.Context, uid types.UID) error {
 	return g.once(ctx, func(p *pass) error { return g.relistPod(p, uid) })
 }
@@ -195,32 +195,32 @@ func (g *Generator) once(ctx context.Context, do func(*pass) error) error {
 	g.unlock()
 	g.await(p)
 	if err != nil || ctx.Err() != nil {
-		g.hurry() // Run, if there is one
+		g.requestRelistSoon() // served by Run, if it is running
 	}
 	return cmp.Or(err, errors.Join(p.errs...), ctx.Err())
 }
 
-// RequestRelist asks [Generator.Run] to relist the pod at once. It never blocks,
-// requests for one pod are one, and none is lost: a global relist that begins
-// after it serves it as well.
+// RequestRelist asks [Generator.Run] to relist the pod at once. It never blocks. Requests
+// for the same pod are merged, and no request is lost. A global relist that begins
+// after the request serves it as well.
 func (g *Generator) RequestRelist(uid types.UID) {
 	now := g.cfg.Clock.Now()
 	g.locked(func() { g.hints[hint{pod: uid, kind: requested}] = now })
 	g.loop.Trigger()
 }
 
-// RequestReinspect asks the next relist that lists the pod to inspect all of it,
-// whether or not it has changed, and so to deliver at least a [PodSync]. If the
-// next global relist does not know the pod, the request ends there.
+// RequestReinspect asks the next relist that lists the pod to inspect all its sandboxes
+// and containers, whether or not they have changed, and so to deliver at least a
+// [PodSync]. If the next global relist does not find the pod, the request is dropped.
 func (g *Generator) RequestReinspect(uid types.UID) {
 	g.locked(func() { g.reinspects[uid] = true })
-	g.hurry() // the next one may be far away
+	g.requestRelistSoon() // otherwise it may be MaxPeriod away
 }
 
 // Healthy returns nil if the last successful global relist began no longer than
-// Threshold ago, and otherwise an error that says since when and wraps the last
-// failure. Only the lists count: a pod that cannot be inspected is that pod's
-// trouble and shows in its status.
+// Threshold ago. Otherwise it returns an error that contains the age of that relist and
+// wraps the error of the last one. Only the lists count. A pod whose inspection fails does
+// not make the generator unhealthy; the error is in the pod's cache entry.
 func (g *Generator) Healthy() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -239,22 +239,22 @@ func (g *Generator) Healthy() error {
 	return err
 }
 
-// pass is what the inspections of one call have in common.
+// pass is the state that the inspections of one call share.
 type pass struct {
-	ctx context.Context // of that call: its end cuts its inspections short
-	// left is how many are not finished, errs are the errors of the others. They belong
-	// to the step lock.
-	left int
-	errs []error
+	ctx context.Context // of that call; it cancels the inspections
+	// unfinished is the number of inspections in progress, errs are the errors of the
+	// finished ones. Both are guarded by step.
+	unfinished int
+	errs       []error
 }
 
-// lock waits for the end of the pass under way.
+// lock waits for the end of the pass in progress and acquires step.
 func (g *Generator) lock() { g.step <- struct{}{} }
 
 func (g *Generator) unlock() { <-g.step }
 
-// collect finishes the inspections that are done, of whatever pass, and returns a
-// channel that is closed when there are more. The caller holds step.
+// collect processes the results of the finished inspections of all passes. It returns a
+// channel that is closed when another inspection finishes. The caller holds step.
 func (g *Generator) collect() (more <-chan struct{}) {
 	g.mu.Lock()
 	jobs := g.finished
@@ -266,13 +266,13 @@ func (g *Generator) collect() (more <-chan struct{}) {
 	return more
 }
 
-// await returns when all inspections of the pass are finished. They end with its
-// context.
+// await waits until all inspections of the pass are finished. The context of the pass
+// cancels them.
 func (g *Generator) await(p *pass) {
 	for {
 		g.lock()
 		more := g.collect()
-		left := p.left
+		left := p.unfinished
 		g.unlock()
 		if left == 0 {
 			return
@@ -281,38 +281,38 @@ func (g *Generator) await(p *pass) {
 	}
 }
 
-// Stats are counters since [New], and what holds now.
+// Stats holds counters since [New] and the current state.
 type Stats struct {
-	// Relists counts the global relists that succeeded, FailedRelists those whose
-	// lists failed, and PodRelists those of single pods.
+	// Relists counts the global relists that succeeded, FailedRelists the global relists
+	// whose lists failed, and PodRelists the relists of single pods.
 	Relists, FailedRelists, PodRelists uint64
-	// Inspections counts the inspections of pods that came to an end,
-	// FailedInspections those of them that failed or timed out.
+	// Inspections counts the finished inspections of pods, FailedInspections those of
+	// them that failed or timed out.
 	Inspections, FailedInspections uint64
 	// Events counts the events delivered.
 	Events uint64
-	// Hints counts the events of the runtime's stream, and MissedHints the pods in
+	// Hints counts the events of the runtime's stream. MissedHints counts the pods for
 	// which a global relist found a change that the open stream did not announce.
 	Hints, MissedHints uint64
-	// RelistedAt is when the newest global relist that succeeded began; zero before the
+	// RelistedAt is when the last successful global relist began; zero before the
 	// first one.
 	RelistedAt time.Time
-	// Reconnects counts how often the stream was opened but for the first time.
+	// Reconnects counts how often the stream was opened again after the first time.
 	Reconnects uint64
-	// Streaming says that the stream is open.
+	// Streaming reports whether the stream is open.
 	Streaming bool
-	// Period is the time between two global relists as it is now.
+	// Period is the current time between two global relists.
 	Period time.Duration
 	// SetAside counts the pods whose last inspection failed.
 	SetAside int
-	// InProgress is the age of the global relist under way, its handlers included,
-	// or 0. One that grows says where a generator is stuck.
+	// InProgress is the age of the global relist in progress, including its handlers, or
+	// 0 if no relist is in progress. If it keeps growing, the generator is stuck in it.
 	InProgress time.Duration
-	// ListError is the reason why the last global relist failed; nil if it did not.
+	// ListError is the error of the last global relist; nil if it succeeded.
 	ListError error
 }
 
-// Stats returns a copy of the counters. It does not wait for a pass.
+// Stats returns the counters and the current state. It does not wait for a pass.
 func (g *Generator) Stats() Stats {
 	now := g.cfg.Clock.Now()
 	g.mu.Lock()
@@ -321,13 +321,13 @@ func (g *Generator) Stats() Stats {
 	s.Streaming, s.Period, s.ListError = g.stream != nil, g.period(now), g.relistErr
 	s.Reconnects = max(1, g.opened) - 1
 	s.RelistedAt = g.relistedAt
-	if !g.began.IsZero() {
-		s.InProgress = now.Sub(g.began)
+	if !g.relistBegan.IsZero() {
+		s.InProgress = now.Sub(g.relistBegan)
 	}
 	return s
 }
 
-// locked calls f with mu.
+// locked calls f with mu held.
 func (g *Generator) locked(f func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

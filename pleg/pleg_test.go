@@ -21,7 +21,7 @@ var errRuntime = errors.New("the runtime is busy")
 
 func fakeClock() *testingclock.FakeClock { return testingclock.NewFakeClock(time.Unix(1_000_000, 0)) }
 
-// isFresh says whether the pod is at least as new as when.
+// isFresh reports whether the pod is at least as new as when.
 func isFresh(t *testing.T, c *podcache.Cache, uid types.UID, when time.Time) bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -30,7 +30,7 @@ func isFresh(t *testing.T, c *podcache.Cache, uid types.UID, when time.Time) boo
 	return status != nil
 }
 
-func TestNewRefusesABadConfig(t *testing.T) {
+func TestNew_RejectsAnInvalidConfig(t *testing.T) {
 	_, err := pleg.New(pleg.Config{
 		Period: -1, MaxPeriod: -1, Threshold: -1, ListTimeout: -1, InspectTimeout: -1, MaxInspections: -1,
 	})
@@ -39,7 +39,7 @@ func TestNewRefusesABadConfig(t *testing.T) {
 	}
 }
 
-func TestRelistTellsWhatChanged(t *testing.T) {
+func TestRelist_DeliversChanges(t *testing.T) {
 	r := newRig(t, fakeClock())
 	r.node.sandbox("a", "sa", ready)
 	r.node.container("a", "a1", runs)
@@ -66,7 +66,7 @@ func TestRelistTellsWhatChanged(t *testing.T) {
 	}, r.relist())
 }
 
-func TestSandboxesCountAsContainers(t *testing.T) {
+func TestRelist_SandboxesCountAsContainers(t *testing.T) {
 	const gone, future = runtimeapi.PodSandboxState(-1), runtimeapi.PodSandboxState(77)
 	for _, test := range []struct {
 		from, to runtimeapi.PodSandboxState
@@ -104,7 +104,7 @@ func TestSandboxesCountAsContainers(t *testing.T) {
 	}
 }
 
-func TestDeathsAreSeenEvenIfTheContainerIsGone(t *testing.T) {
+func TestRelist_RemovedContainerHasDied(t *testing.T) {
 	for _, relists := range []int{1, 3} {
 		r := newRig(t, fakeClock())
 		r.node.sandbox("a", "sa", ready)
@@ -124,7 +124,7 @@ func TestDeathsAreSeenEvenIfTheContainerIsGone(t *testing.T) {
 	}
 }
 
-func TestCacheIsWrittenBeforeTheEvents(t *testing.T) {
+func TestRelist_CacheIsWrittenBeforeTheEvents(t *testing.T) {
 	r := newRig(t, fakeClock())
 	r.onEvent = func(e pleg.Event) {
 		status, err := r.cache.Get(e.PodUID)
@@ -143,7 +143,7 @@ func TestCacheIsWrittenBeforeTheEvents(t *testing.T) {
 	require.Empty(t, r.cache.Statuses())
 }
 
-func TestAFailedListLeavesEverythingAsItWas(t *testing.T) {
+func TestRelist_FailedListChangesNothing(t *testing.T) {
 	clk := fakeClock()
 	r := newRig(t, clk)
 	r.node.container("a", "a1", runs)
@@ -161,7 +161,7 @@ func TestAFailedListLeavesEverythingAsItWas(t *testing.T) {
 	require.True(t, isFresh(t, r.cache, "a", clk.Now()))
 }
 
-func TestHealthComesFromListing(t *testing.T) {
+func TestHealthy_DependsOnListsOnly(t *testing.T) {
 	clk := fakeClock()
 	r := newRig(t, clk)
 	require.EqualError(t, r.Healthy(), "pleg has yet to be successful")
@@ -186,7 +186,7 @@ func TestHealthComesFromListing(t *testing.T) {
 }
 
 // The kubelet's gauge of exited containers stays at its last value.
-func TestCountsFallToZero(t *testing.T) {
+func TestRelist_CountsFallToZero(t *testing.T) {
 	clk := fakeClock()
 	r := newRig(t, clk)
 	r.node.sandbox("a", "s1", ready)
@@ -209,7 +209,7 @@ func TestCountsFallToZero(t *testing.T) {
 	require.Equal(t, pleg.Result{At: clk.Now()}, r.result)
 }
 
-func TestOddObjectsAreHandled(t *testing.T) {
+func TestRelist_OddObjects(t *testing.T) {
 	r := newRig(t, fakeClock())
 	r.node.sandboxes = []*runtimeapi.PodSandbox{
 		nil,
@@ -245,7 +245,7 @@ func TestOddObjectsAreHandled(t *testing.T) {
 	require.Empty(t, r.take(), "a list by the label does not show it, so it stays")
 }
 
-func TestTheSelectorHidesOtherAgentsPods(t *testing.T) {
+func TestLabelSelector_ExcludesPodsOfOtherAgents(t *testing.T) {
 	r := newRig(t, fakeClock(), func(c *pleg.Config) { c.LabelSelector = map[string]string{crilabels.Agent: "me"} })
 	mine := labelsOf("a")
 	mine[crilabels.Agent] = "me"
@@ -259,7 +259,7 @@ func TestTheSelectorHidesOtherAgentsPods(t *testing.T) {
 	require.Len(t, r.cache.Statuses(), 1)
 }
 
-func TestTheOrderOfListsDoesNotMatter(t *testing.T) {
+func TestRelist_OrderOfListsDoesNotMatter(t *testing.T) {
 	r := newRig(t, fakeClock())
 	for i := range 10 {
 		r.node.container("a", fmt.Sprintf("a%d", i), runs)

@@ -17,46 +17,46 @@ const (
 	maxBackOff   = time.Minute
 )
 
-// record is what the generator knows of one pod. It lives from the pod's first
+// record is the state of one pod in the generator. It exists from the pod's first
 // listing until its last event is delivered.
 type record struct {
 	uid types.UID
-	// delivered is the listing up to which the handler was told everything.
+	// delivered is the listing up to which all events have been delivered.
 	delivered []object
-	// seen is the newest listing and seenAt its time. complete means that it is part of
-	// a global one. It is replaced, never written to.
+	// seen is the newest listing of the pod and seenAt its time. complete means that it
+	// is part of a global listing. seen is replaced, never modified.
 	seen     []object
 	seenAt   time.Time
 	complete bool
-	// good is the result of the last inspection that succeeded.
+	// good is the result of the last successful inspection.
 	good snapshot
-	// contradicted is when the listing began in which an object had another state than in
-	// good, or zero. Either the state changed in between or the runtime answered wrongly:
-	// the next listing decides.
-	contradicted time.Time
-	// busy says that an inspection is under way, reinspect that one was asked for.
+	// contradictedAt is the start of a listing in which an object had another state than
+	// in good; zero if they agree. Either the state has changed in between or an answer of
+	// the runtime was wrong. The next listing decides.
+	contradictedAt time.Time
+	// busy means that an inspection is in progress, reinspect that one was requested.
 	busy, reinspect bool
-	// failures counts the failed inspections in a row, err is the cause of the last, and
-	// before retryAt there is no other attempt.
+	// failures counts the consecutive failed inspections, err is the cause of the last,
+	// and retryAt is the earliest time of the next attempt.
 	failures int
 	err      error
 	retryAt  time.Time
 }
 
-// fail notes a failed inspection and sets the pod aside.
+// fail records a failed inspection and the time of the next attempt.
 func (r *record) fail(err error, now time.Time) {
-	r.err = errors.Unwrap(err) // of the runtime
+	r.err = errors.Unwrap(err) // the runtime's error, without our prefix
 	r.retryAt = now.Add(backoff.After(r.failures, firstBackOff, maxBackOff))
 	r.failures++
 }
 
-// isDoubtful reports whether a listing that is newer than the last inspection has to decide
-// which of the runtime's answers was right.
-func (r *record) isDoubtful() bool {
-	return !r.contradicted.IsZero() && r.seenAt.After(r.contradicted)
+// needsConfirmation reports whether the last inspection contradicted its listing and a
+// newer listing exists, so that the pod must be inspected again.
+func (r *record) needsConfirmation() bool {
+	return !r.contradictedAt.IsZero() && r.seenAt.After(r.contradictedAt)
 }
 
-// stale returns a copy of the last good status that says how old it is.
+// stale returns a copy of the status of the last successful inspection, marked as stale.
 func (r *record) stale() *podcache.Status {
 	status := podcache.Status{UID: r.uid}
 	if r.good.status != nil {
@@ -66,7 +66,7 @@ func (r *record) stale() *podcache.Status {
 	return &status
 }
 
-// advance notes in r.delivered that an event of the change was delivered.
+// advance records in r.delivered that an event of the change was delivered.
 func (r *record) advance(c change, event EventType) {
 	others := slices.DeleteFunc(r.delivered, func(o object) bool { return o.key == c.object.key })
 	o := *c.object
@@ -82,8 +82,8 @@ func (r *record) advance(c change, event EventType) {
 	r.delivered = append(others, o)
 }
 
-// transition returns the events of one container's change, empty where there is
-// none. The order is that of delivery.
+// transition returns the events of a change of one container, in the order of delivery.
+// They are empty if the change has no event, or only one.
 func transition(from, to state) (first, second EventType) {
 	switch {
 	case from == to:

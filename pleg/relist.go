@@ -13,52 +13,52 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// roamed is how many pods are relisted after a global relist that failed with
-// [ErrTooLarge].
-const roamed = 16
+// maxRoundRobin is the number of pods that are relisted one by one after a global relist
+// that failed with [ErrTooLarge].
+const maxRoundRobin = 16
 
-// relist lists everything, finds out what has changed, and starts what has to be done
-// about that. The caller of every function here holds step.
+// relist lists everything, finds the changed pods and processes them. The callers of all
+// functions in this file hold step.
 func (g *Generator) relist(p *pass) (Result, error) {
 	g.cfg.Observer.RelistStart()
-	at := g.cfg.Clock.Now() // before the first call: nothing in the lists is older
-	var asked map[types.UID]bool
+	at := g.cfg.Clock.Now() // before the lists, so that their contents are at least as new
+	var served map[types.UID]bool
 	var open *stream
-	g.locked(func() { g.began, asked, open = at, g.takeAsked(), g.stream })
+	g.locked(func() { g.relistBegan, served, open = at, g.drainRequests(), g.stream })
 	objects, err := g.list(p.ctx, g.cfg.Lister, g.cfg.LabelSelector)
-	g.noteRelist(p.ctx, at, err)
+	g.recordRelist(p.ctx, at, err)
 	var res Result
 	if err == nil {
-		g.judge(at, open, asked, g.compare(objects, at))
+		g.checkMissedHints(at, open, served, g.compare(objects, at))
 		res = count(objects)
-		_, res.SetAside = g.troubles()
-		uids := slices.Sorted(maps.Keys(g.dirty)) // in order, to make runs repeatable
+		_, res.SetAside = g.countDirty()
+		uids := slices.Sorted(maps.Keys(g.dirty)) // sorted, so that the order of events is deterministic
 		g.cfg.Cache.UpdateTime(at, uids...)
 		for _, uid := range uids {
-			g.proceed(p, g.dirty[uid])
+			g.processPod(p, g.dirty[uid])
 		}
-		res.Inspecting, _ = g.troubles()
+		res.Inspecting, _ = g.countDirty()
 	}
-	delete(asked, "")
-	if errors.Is(err, ErrTooLarge) { // no other global relist will do better
-		for uid := range asked {
+	delete(served, "")
+	if errors.Is(err, ErrTooLarge) { // the next global relist will fail as well
+		for uid := range served {
 			g.RequestRelist(uid)
 		}
 	}
 	res.At, res.Took = at, g.cfg.Clock.Since(at)
-	if len(asked) > 0 {
-		g.restSince(at)
+	if len(served) > 0 {
+		g.pauseSince(at)
 	}
-	g.locked(func() { g.began = time.Time{} })
+	g.locked(func() { g.relistBegan = time.Time{} })
 	g.cfg.Observer.RelistEnd(res, err)
 	return res, err
 }
 
-// noteRelist records the result of a relist for Healthy, and logs the beginning and the
-// end of an outage, not every second of it.
-func (g *Generator) noteRelist(ctx context.Context, at time.Time, err error) {
+// recordRelist records the result of a global relist for Healthy. It logs the first failure
+// and the first success after it, not each failure.
+func (g *Generator) recordRelist(ctx context.Context, at time.Time, err error) {
 	if err != nil && ctx.Err() != nil {
-		return // our caller's doing
+		return // the caller has cancelled the relist
 	}
 	g.mu.Lock()
 	before := g.relistErr
@@ -68,19 +68,19 @@ func (g *Generator) noteRelist(ctx context.Context, at time.Time, err error) {
 		g.stats.Relists++
 	} else {
 		g.stats.FailedRelists++
-		g.soon = true
+		g.dueSoon = true
 	}
 	g.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
-		g.cfg.Logger.ErrorContext(ctx, "relist failed", "err", err)
+		g.cfg.Logger.ErrorContext(ctx, "relist of all pods failed, will retry", "period", g.cfg.Period, "err", err)
 	case err == nil && before != nil:
-		g.cfg.Logger.InfoContext(ctx, "relist succeeded again")
+		g.cfg.Logger.InfoContext(ctx, "relist of all pods succeeded again")
 	}
 }
 
-// compare makes objects, listed at the given time, the newest listing and marks the
-// pods that it shows changed as dirty. It returns the changed pods.
+// compare replaces the newest listing with objects, which were listed at the given time,
+// and marks the pods that have changed as dirty. It returns the changed pods.
 func (g *Generator) compare(objects []object, at time.Time) map[types.UID]bool {
 	changed := map[types.UID]bool{}
 	for _, c := range diff(g.listed, objects) {
@@ -88,7 +88,7 @@ func (g *Generator) compare(objects []object, at time.Time) map[types.UID]bool {
 		g.dirty[r.uid], changed[r.uid] = r, true
 	}
 	g.listed = objects
-	g.takeReinspects()
+	g.assignReinspects()
 	for _, r := range g.dirty {
 		r.seen, r.seenAt, r.complete = nil, at, true
 	}
@@ -100,7 +100,7 @@ func (g *Generator) compare(objects []object, at time.Time) map[types.UID]bool {
 	return changed
 }
 
-// record returns the record of a pod, made if needed.
+// record returns the record of a pod and creates it if necessary.
 func (g *Generator) record(uid types.UID) *record {
 	r := g.records[uid]
 	if r == nil {
@@ -110,9 +110,9 @@ func (g *Generator) record(uid types.UID) *record {
 	return r
 }
 
-// takeReinspects moves the requests to their records. A request without a record is
-// dropped: after a global listing, the pod does not exist.
-func (g *Generator) takeReinspects() {
+// assignReinspects moves the requested reinspections to the records of their pods. It drops
+// a request without a record: after a global listing, that pod does not exist.
+func (g *Generator) assignReinspects() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for uid := range g.reinspects {
@@ -124,21 +124,21 @@ func (g *Generator) takeReinspects() {
 	clear(g.reinspects)
 }
 
-// troubles returns how many pods are being inspected, and of how many the last
-// inspection failed.
-func (g *Generator) troubles() (inspecting, setAside int) {
+// countDirty returns the number of pods that are being inspected, and the number of pods
+// whose last inspection failed.
+func (g *Generator) countDirty() (inspecting, backedOff int) {
 	for _, r := range g.dirty {
 		if r.busy {
 			inspecting++
 		}
 		if r.failures > 0 {
-			setAside++
+			backedOff++
 		}
 	}
-	return inspecting, setAside
+	return inspecting, backedOff
 }
 
-// relistPod is relist for one pod. It serves all requests and hints of the pod so far.
+// relistPod relists one pod. It serves all requests and hints of the pod so far.
 func (g *Generator) relistPod(p *pass, uid types.UID) error {
 	at := g.cfg.Clock.Now()
 	g.locked(func() {
@@ -165,68 +165,69 @@ func (g *Generator) relistPod(p *pass, uid types.UID) error {
 	r.reinspect = r.reinspect || g.reinspects[uid]
 	delete(g.reinspects, uid)
 	g.mu.Unlock()
-	g.proceed(p, r)
+	g.processPod(p, r)
 	return nil
 }
 
-// roam relists the next few of the known pods, for when the list of all is too large.
-// It never learns of pods that no request or hint names, and does not make the cache
-// fresh for any other pod. The first failure ends it.
-func (g *Generator) roam(p *pass) {
+// relistNextPods relists the next few known pods in round-robin order. It is used while the
+// list of all pods is too large. It does not find new pods that no request or hint names,
+// and does not update the global time of the cache. It stops at the first failure.
+func (g *Generator) relistNextPods(p *pass) {
 	uids := slices.Sorted(maps.Keys(g.records))
-	at, found := slices.BinarySearch(uids, g.visited)
+	at, found := slices.BinarySearch(uids, g.lastVisited)
 	if found {
 		at++
 	}
-	for i := range min(roamed, len(uids)) {
+	for i := range min(maxRoundRobin, len(uids)) {
 		uid := uids[(at+i)%len(uids)]
 		if err := g.relistPod(p, uid); err != nil {
-			return // the global relist has logged already that something is wrong
+			return // the failure of the global relist is logged already
 		}
-		g.visited = uid
+		g.lastVisited = uid
 	}
 }
 
-// proceed does what is to be done about a pod after it was listed: the cache first, and
-// then the events.
-func (g *Generator) proceed(p *pass, r *record) {
-	isSetAside := r.failures > 0 && g.cfg.Clock.Now().Before(r.retryAt)
+// processPod processes the newest listing of a pod: it deletes the pod, starts an
+// inspection, or updates the cache and delivers events. The cache is always updated first.
+func (g *Generator) processPod(p *pass, r *record) {
+	isBackedOff := r.failures > 0 && g.cfg.Clock.Now().Before(r.retryAt)
 	changed := len(diff(r.delivered, r.seen)) > 0
 	switch {
-	case r.busy: // the end of its inspection proceeds
+	case r.busy: // finish calls processPod after the inspection
 	case len(r.seen) == 0:
 		g.cfg.Cache.Delete(r.uid, r.seenAt)
-		// If the pass is cut short, the cache is ahead of the handler. Should the pod return
-		// to what the handler knows, it has to be inspected and delivered all the same.
+		// If the pass is cancelled, the cache is newer than what the handler knows. Should the
+		// pod then return to the state that the handler knows, it must still be inspected and
+		// delivered.
 		switch r.reinspect = !g.deliver(p.ctx, r, nil, r.reinspect); {
 		case r.reinspect:
 		case r.complete:
 			delete(g.records, r.uid)
 			delete(g.dirty, r.uid)
-		default: // a reinspection may be requested until a global relist has shown the end
+		default: // a reinspection can be requested until a global relist confirms the removal
 			*r = record{uid: r.uid}
 		}
-		g.locked(func() { _, g.stats.SetAside = g.troubles() })
-	case isSetAside && changed:
+		g.locked(func() { _, g.stats.SetAside = g.countDirty() })
+	case isBackedOff && changed:
 		g.cfg.Cache.Set(r.uid, r.stale(), r.err, r.seenAt)
 		g.deliver(p.ctx, r, r.seen, false)
-	case !isSetAside && (r.failures > 0 || r.reinspect || changed || r.isDoubtful()):
+	case !isBackedOff && (r.failures > 0 || r.reinspect || changed || r.needsConfirmation()):
 		g.submit(p, r)
 	default:
 		g.cfg.Cache.SetObservedTime(r.uid, r.seenAt)
-		if r.failures == 0 && r.contradicted.IsZero() {
+		if r.failures == 0 && r.contradictedAt.IsZero() {
 			delete(g.dirty, r.uid)
 		}
 	}
 }
 
-// submit starts the inspection of r's newest listing.
+// submit queues an inspection of the pod's newest listing.
 func (g *Generator) submit(p *pass, r *record) {
-	p.left++
+	p.unfinished++
 	j := &job{
 		pass: p, record: r, objects: r.seen, at: r.seenAt, queued: g.cfg.Clock.Now(),
 		before: r.good, all: r.reinspect,
-		again: r.failures > 0, podSync: r.reinspect || r.failures > 0,
+		retry: r.failures > 0, podSync: r.reinspect || r.failures > 0,
 	}
 	r.busy, r.reinspect = true, false
 	g.locked(func() {
@@ -235,52 +236,52 @@ func (g *Generator) submit(p *pass, r *record) {
 	})
 }
 
-// finish takes the result of an inspection: cache first, then the events, then
-// what newer listings showed while it ran.
+// finish processes the result of an inspection. It updates the cache, delivers the events,
+// and then processes the listings that are newer than the inspection.
 func (g *Generator) finish(j *job) {
 	r, p := j.record, j.pass
 	r.busy = false
-	p.left--
-	if j.err != nil && p.ctx.Err() != nil { // cut short; r stays dirty
+	p.unfinished--
+	if j.err != nil && p.ctx.Err() != nil { // cancelled; r stays dirty
 		r.reinspect = r.reinspect || j.all
 		return
 	}
 	now := g.cfg.Clock.Now()
 	g.cfg.Observer.PodInspected(r.uid, now.Sub(j.queued), j.err)
-	status, news := j.found.status, j.podSync && j.err == nil
+	status, podSync := j.found.status, j.podSync && j.err == nil
 	if j.err == nil {
 		agrees := j.found.agrees(j.objects)
 		// The cache was wrong although the list has not changed.
-		news = news || agrees && !r.contradicted.IsZero() && !j.before.agrees(j.objects) && len(diff(r.delivered, j.objects)) == 0
-		r.good, r.failures, r.err, r.contradicted = j.found, 0, nil, time.Time{}
+		podSync = podSync || agrees && !r.contradictedAt.IsZero() && !j.before.agrees(j.objects) && len(diff(r.delivered, j.objects)) == 0
+		r.good, r.failures, r.err, r.contradictedAt = j.found, 0, nil, time.Time{}
 		if !agrees {
-			r.contradicted = j.at
+			r.contradictedAt = j.at
 		}
 	} else {
 		r.fail(j.err, now)
 		r.reinspect = r.reinspect || j.all
 		status = r.stale()
 		p.errs = append(p.errs, fmt.Errorf("inspect pod %s: %w", r.uid, j.err))
-		g.cfg.Logger.WarnContext(p.ctx, "pod inspection failed", "podUID", r.uid, "failures", r.failures, "err", j.err)
+		g.cfg.Logger.WarnContext(p.ctx, "inspection of a pod failed, will retry", "podUID", r.uid, "failures", r.failures, "retryIn", r.retryAt.Sub(now), "err", j.err)
 	}
 	g.locked(func() {
 		g.stats.Inspections++
 		if j.err != nil {
 			g.stats.FailedInspections++
 		}
-		_, g.stats.SetAside = g.troubles()
+		_, g.stats.SetAside = g.countDirty()
 	})
 	g.cfg.Cache.Set(r.uid, status, r.err, j.at)
-	if !g.deliver(p.ctx, r, j.objects, news) {
-		r.reinspect = true // see proceed
+	if !g.deliver(p.ctx, r, j.objects, podSync) {
+		r.reinspect = true // see processPod
 		return
 	}
-	g.proceed(p, r)
+	g.processPod(p, r)
 }
 
-// deliver calls the handler with how objects differ from what it was told last, or, if
-// podSync is set and they do not, with a PodSync. It reports whether it got to the end:
-// a pass cut short leaves the rest to the next.
+// deliver delivers the events of the changes from r.delivered to objects. If no event results
+// and podSync is set, it delivers a PodSync. It reports whether all events were delivered.
+// If the pass is cancelled, the next pass delivers the remaining ones.
 func (g *Generator) deliver(ctx context.Context, r *record, objects []object, podSync bool) bool {
 	changes := diff(r.delivered, objects)
 	r.delivered = slices.Clone(r.delivered) // for advance
@@ -292,7 +293,7 @@ func (g *Generator) deliver(ctx context.Context, r *record, objects []object, po
 			case kind == "":
 			case kind == ContainerChanged:
 				g.cfg.Observer.Event(e)
-			case !g.hand(ctx, e):
+			case !g.deliverEvent(ctx, e):
 				return false
 			default:
 				podSync = false
@@ -301,16 +302,16 @@ func (g *Generator) deliver(ctx context.Context, r *record, objects []object, po
 		}
 	}
 	r.delivered = objects
-	return !podSync || g.hand(ctx, Event{PodUID: r.uid, Type: PodSync})
+	return !podSync || g.deliverEvent(ctx, Event{PodUID: r.uid, Type: PodSync})
 }
 
-// hand delivers one event, unless ctx is done.
-func (g *Generator) hand(ctx context.Context, e Event) bool {
+// deliverEvent delivers one event unless ctx is done. It reports whether it did.
+func (g *Generator) deliverEvent(ctx context.Context, e Event) bool {
 	if ctx.Err() != nil {
 		return false
 	}
 	g.cfg.Handler(ctx, e)
-	g.offer(e)
+	g.notifyWatchers(e)
 	g.cfg.Observer.Event(e)
 	return true
 }

@@ -25,12 +25,12 @@ func TestRelistPod(t *testing.T) {
 	require.False(t, isFresh(t, r.cache, "b", clk.Now()))
 
 	require.NoError(t, r.RelistPod(t.Context(), "nobody"))
-	require.True(t, isFresh(t, r.cache, "nobody", clk.Now()), "known not to be there")
+	require.True(t, isFresh(t, r.cache, "nobody", clk.Now()), "known to be absent")
 	clk.Step(time.Second)
 	require.NoError(t, r.RelistPod(t.Context(), "a"))
 	require.Empty(t, r.take())
 	require.True(t, isFresh(t, r.cache, "a", clk.Now()), "known to be unchanged")
-	require.Equal(t, []string{"b ContainerDied b1"}, r.relist(), "each change is told once")
+	require.Equal(t, []string{"b ContainerDied b1"}, r.relist(), "each change is reported once")
 
 	r.node.container("new", "n1", runs)
 	require.NoError(t, r.RelistPod(t.Context(), "new"))
@@ -47,7 +47,7 @@ func TestRelistPod(t *testing.T) {
 	require.ErrorIs(t, r.RelistPod(t.Context(), "a"), errRuntime)
 }
 
-func TestAWaitForAnotherPassEndsWithTheContext(t *testing.T) {
+func TestRelistPod_WaitEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, clock.RealClock{})
 		defer r.node.block("list")()
@@ -62,7 +62,7 @@ func TestAWaitForAnotherPassEndsWithTheContext(t *testing.T) {
 	})
 }
 
-func TestAPodThatOnlyItsOwnRelistMissedComesBack(t *testing.T) {
+func TestRelistPod_GlobalRelistFindsAMissedPod(t *testing.T) {
 	r := newRig(t, fakeClock())
 	r.node.container("a", "a1", runs)
 	r.relist()

@@ -40,7 +40,7 @@ func await(t *testing.T, c *podcache.Cache, uid types.UID) (time.Duration, *podc
 	return time.Since(asked), status, err
 }
 
-func TestRunRelistsAtOnceAndThenEachPeriod(t *testing.T) {
+func TestRun_RelistsAtOnceAndThenEachPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration
 		began := time.Now()
@@ -58,7 +58,7 @@ func TestRunRelistsAtOnceAndThenEachPeriod(t *testing.T) {
 	})
 }
 
-func TestRequestsAreServedAtOnce(t *testing.T) {
+func TestRequestRelist_ServedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, clock.RealClock{})
 		r.node.container("a", "a1", runs)
@@ -89,7 +89,7 @@ func TestRequestsAreServedAtOnce(t *testing.T) {
 	})
 }
 
-func TestARequestServedByAGlobalRelistIsSkipped(t *testing.T) {
+func TestRequestRelist_SkippedAfterAGlobalRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, clock.RealClock{})
 		r.node.container("a", "a1", runs)
@@ -113,8 +113,8 @@ func TestARequestServedByAGlobalRelistIsSkipped(t *testing.T) {
 	})
 }
 
-// A clock may show the request and the beginning of the list at the same instant.
-func TestARequestDuringAGlobalRelistIsServedWhateverTheClockSays(t *testing.T) {
+// By the clock, the request and the beginning of the list may be at the same instant.
+func TestRequestRelist_ServedIfMadeDuringAGlobalRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, clock.RealClock{})
 		unblock := r.node.block("list")
@@ -128,7 +128,7 @@ func TestARequestDuringAGlobalRelistIsServedWhateverTheClockSays(t *testing.T) {
 }
 
 // Every failure may cost the runtime client's whole deadline.
-func TestRequestsDoNotHoldUpTheNextGlobalRelist(t *testing.T) {
+func TestRequestRelist_DoesNotDelayTheGlobalRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended []time.Duration
 		began := time.Now()
@@ -150,7 +150,7 @@ func TestRequestsDoNotHoldUpTheNextGlobalRelist(t *testing.T) {
 }
 
 // The kubelet waits as long as its client does.
-func TestAListThatHangsIsOneThatFails(t *testing.T) {
+func TestRelist_HangingListFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, clock.RealClock{}, func(c *pleg.Config) { c.ListTimeout = 5 * time.Second })
 		r.node.container("a", "a1", runs)
@@ -172,7 +172,7 @@ func TestAListThatHangsIsOneThatFails(t *testing.T) {
 	})
 }
 
-// slowLists is a runtime whose lists take their time.
+// slowLists is a runtime with slow lists.
 type slowLists struct {
 	pleg.Runtime
 	took time.Duration
@@ -186,7 +186,7 @@ func (s slowLists) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxF
 	return s.Runtime.ListPodSandbox(ctx, f)
 }
 
-// In the kubelet the waiters of all other pods wait for the one that hangs.
+// In the kubelet the waiters of all other pods wait for the pod that hangs.
 func TestAHungPodDelaysNoOther(t *testing.T) {
 	for _, hung := range []int{1, 7, 8, 20} {
 		synctest.Test(t, func(t *testing.T) {
@@ -233,8 +233,8 @@ func TestAHungPodDelaysNoOther(t *testing.T) {
 	}
 }
 
-// In the kubelet a read may find none of a listed pod's containers.
-func TestAListedPodIsNeverReadAsEmpty(t *testing.T) {
+// In the kubelet a read may return a listed pod without containers.
+func TestRun_ListedPodIsNeverReadAsEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, clock.RealClock{})
 		for _, id := range []string{"a1", "a2", "a3"} {
@@ -261,7 +261,7 @@ func TestAListedPodIsNeverReadAsEmpty(t *testing.T) {
 	})
 }
 
-func TestWhatHappensDuringAnInspectionFollowsIt(t *testing.T) {
+func TestRun_ChangesDuringAnInspectionFollowIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		do     func(*rig)
 		events []string
@@ -287,7 +287,7 @@ func TestWhatHappensDuringAnInspectionFollowsIt(t *testing.T) {
 				unblock()
 				synctest.Wait()
 				require.Equal(t, test.events, r.take())
-				require.True(t, isFresh(t, r.cache, "a", asked), "no need to wait for another list")
+				require.True(t, isFresh(t, r.cache, "a", asked), "another list is not needed")
 				status, err := r.cache.Get("a")
 				require.NoError(t, err)
 				require.Len(t, status.Containers, test.states)
@@ -296,7 +296,7 @@ func TestWhatHappensDuringAnInspectionFollowsIt(t *testing.T) {
 	}
 }
 
-func TestCancelEndsHangingCalls(t *testing.T) {
+func TestRun_CancelEndsHangingCalls(t *testing.T) {
 	for _, key := range []string{"list", "a1"} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, clock.RealClock{})
@@ -308,13 +308,13 @@ func TestCancelEndsHangingCalls(t *testing.T) {
 			require.Zero(t, time.Since(began))
 			unblock()
 			require.Empty(t, r.take())
-			require.Equal(t, []string{"a ContainerStarted a1"}, r.relist(), "the next one tells it")
+			require.Equal(t, []string{"a ContainerStarted a1"}, r.relist(), "the next pass delivers it")
 			require.NoError(t, r.Healthy())
 		})
 	}
 }
 
-func TestRelistBesideRun(t *testing.T) {
+func TestRelist_ConcurrentWithRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, clock.RealClock{})
 		r.node.container("a", "a1", runs)
@@ -329,7 +329,7 @@ func TestRelistBesideRun(t *testing.T) {
 	})
 }
 
-func TestInspectionsAreBounded(t *testing.T) {
+func TestRun_LimitsInspections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, clock.RealClock{}, func(c *pleg.Config) { c.MaxInspections = 3 })
 		for i := range 10 {
@@ -343,11 +343,11 @@ func TestInspectionsAreBounded(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, r.node.takeAsked(), 3, "the next three; those that failed wait")
 		stop()
-		require.Empty(t, r.node.takeAsked(), "the rest is not begun after the end")
+		require.Empty(t, r.node.takeAsked(), "no pod is started after ctx is done")
 	})
 }
 
-func TestOutagesAreLoggedOnce(t *testing.T) {
+func TestRun_LogsAnOutageOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		r := newRig(t, clock.RealClock{}, func(c *pleg.Config) { c.Logger = slog.New(slog.NewTextHandler(&out, nil)) })
@@ -357,7 +357,7 @@ func TestOutagesAreLoggedOnce(t *testing.T) {
 		r.node.failLists(nil)
 		time.Sleep(10 * time.Second)
 		stop()
-		require.Equal(t, 1, strings.Count(out.String(), "relist failed"))
-		require.Equal(t, 1, strings.Count(out.String(), "relist succeeded again"))
+		require.Equal(t, 1, strings.Count(out.String(), "relist of all pods failed"))
+		require.Equal(t, 1, strings.Count(out.String(), "relist of all pods succeeded again"))
 	})
 }

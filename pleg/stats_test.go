@@ -19,7 +19,7 @@ import (
 	"github.com/kubeparts/kubeparts/pleg"
 )
 
-func TestStatsCount(t *testing.T) {
+func TestStats_Counters(t *testing.T) {
 	clk := fakeClock()
 	r := newRig(t, clk)
 	require.Zero(t, r.Stats().RelistedAt)
@@ -57,12 +57,12 @@ func TestStatsCount(t *testing.T) {
 	clk.Step(time.Second)
 	_, err = r.Relist(t.Context())
 	require.Error(t, err)
-	require.Equal(t, relisted, r.Stats().RelistedAt, "of the last that succeeded")
+	require.Equal(t, relisted, r.Stats().RelistedAt, "of the last successful one")
 	require.Equal(t, uint64(1), r.Stats().FailedRelists)
 	require.ErrorIs(t, r.Stats().ListError, errRuntime)
 }
 
-func TestStatsShowAGeneratorThatIsStuck(t *testing.T) {
+func TestStats_ShowsAStuckRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, clock.RealClock{})
 		unblock := r.node.block("list")
@@ -93,8 +93,8 @@ func (c *crowded) ListContainers(ctx context.Context, f *runtimeapi.ContainerFil
 	return c.node.ListContainers(ctx, f)
 }
 
-// In the kubelet nothing is ever seen again.
-func TestListsThatAreTooLargeDegradeButDoNotKill(t *testing.T) {
+// The kubelet finds no change any more.
+func TestRun_TooLargeListDegradesToPodRelists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := &crowded{}
 		r := newRig(t, clock.RealClock{}, func(c *pleg.Config) { rt.node = newNode(); c.Runtime = rt })
@@ -140,14 +140,14 @@ func TestListsThatAreTooLargeDegradeButDoNotKill(t *testing.T) {
 		rt.breaks.Store(true) // after the first such list
 		before := r.Stats().PodRelists
 		time.Sleep(time.Second)
-		require.Equal(t, uint64(1), r.Stats().PodRelists-before, "the round ends when the runtime does not answer")
+		require.Equal(t, uint64(1), r.Stats().PodRelists-before, "the round ends at the first failure")
 		time.Sleep(time.Second)
 		require.ErrorIs(t, r.Stats().ListError, errRuntime)
 		stop()
 	})
 }
 
-func TestAListerListsInPlaceOfTheRuntime(t *testing.T) {
+func TestLister_ReplacesTheRuntimeInGlobalRelists(t *testing.T) {
 	lister := newNode()
 	lister.container("a", "a1", runs)
 	r := newRig(t, fakeClock(), func(c *pleg.Config) { c.Lister = lister })

@@ -16,59 +16,59 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// EventSource is the part of a container runtime that streams events, a literal
-// subset of cri.RuntimeService. The call sends to the channel until its context is
-// done or the stream breaks, and calls back, with or without a client, when the
-// stream is open. The channel is read until it returns.
+// EventSource is the part of a container runtime that streams events, a subset of
+// cri.RuntimeService. The call sends events to the channel until its context is done or
+// the stream breaks, and then returns. It calls opened when the stream is open; the
+// argument may be nil. The generator reads the channel until the call returns.
 type EventSource interface {
 	GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse,
 		opened func(runtimeapi.RuntimeService_GetContainerEventsClient)) error
 }
 
 const (
-	// endDelay is how long the hint of an end waits for others that come with it: the
-	// end of a pod is a dozen of events within a few milliseconds.
-	endDelay = 5 * time.Millisecond
-	// otherDelay is how long other hints wait. Creations, starts and removals are
-	// nearly always the agent's own, and the agent relists the pod when it has done
-	// all that it has to do: after that most of these hints are not news any more.
+	// stoppedDelay is how long the hint of a stopped container waits for others of the same
+	// pod: a terminating pod causes about a dozen events within a few milliseconds.
+	stoppedDelay = 5 * time.Millisecond
+	// otherDelay is how long other hints wait. Creations, starts and removals are nearly
+	// always the agent's own work, and the agent relists the pod when the work is done.
+	// After that, the changes of most of these hints are already listed.
 	otherDelay = time.Second
-	// resyncDelay is the time from the opening of a stream to the global relist that
-	// shows what was missed. The events that the runtime has kept come meanwhile, and
-	// that relist serves them all.
+	// resyncDelay is the time from the opening of a stream to the global relist that finds
+	// the missed changes. The events that the runtime has buffered arrive in this time, so
+	// that one relist serves all of them.
 	resyncDelay = 100 * time.Millisecond
-	// doubt is how long the stream is not relied on after a missed hint.
-	doubt = 10 * time.Minute
+	// distrustPeriod is how long the stream is not relied on after a missed hint.
+	distrustPeriod = 10 * time.Minute
 	// requested is the kind of a hint that is a request of the agent.
 	requested runtimeapi.ContainerEventType = -1
-	// A broken stream is opened again after this, doubled with each failure up to
-	// the maximum, less a random part of up to a half.
+	// firstReopen and maxReopen are the back-off before a broken stream is opened again.
+	// It doubles with each failure and is reduced by a random part of up to a half.
 	firstReopen = 100 * time.Millisecond
 	maxReopen   = 30 * time.Second
 )
 
-// errStreamEnded stands for the reason of a stream that ended without any.
-var errStreamEnded = errors.New("the stream has ended")
+// errStreamEnded is the error of a stream that ended without an error.
+var errStreamEnded = errors.New("the event stream ended without an error")
 
-// stream is what the generator knows of the open stream of events.
+// stream is the state of the open event stream.
 type stream struct {
-	// resync is when to relist everything because the stream has opened.
+	// resync is when a global relist is due because the stream was opened.
 	resync time.Time
-	// proven means that the stream has sent an event. A stream of containerd 1.7 may
-	// stay silent although it is open: all streams share one channel there, and one
-	// whose client has gone receives an event before it ends.
+	// proven means that the stream has sent an event. With containerd 1.7 an open stream
+	// may receive no events: all streams share one channel, and a stream whose client has
+	// disconnected still receives one event before it ends.
 	proven bool
-	// synced means that a relist which began after resync has succeeded. The stream has
-	// to announce all changes since.
+	// synced means that a global relist that began after resync has succeeded. The stream
+	// must announce all later changes.
 	synced bool
-	// suspects are the pods with a change that the last relist found and no hint had
-	// announced. The list may have been faster than the event, so that has time to
-	// come until the next relist.
-	suspects map[types.UID]bool
+	// unannounced contains the pods with a change that the last global relist found and
+	// that no hint had announced. The list may have been faster than the event, so the
+	// hint counts as missed only if it has not arrived before the next global relist.
+	unannounced map[types.UID]bool
 }
 
-// hint is what an event reports: a container or sandbox of a pod was created, has
-// started, has ended or was removed. The pod is empty if the event does not name it.
+// hint is the content of an event: a container or sandbox of a pod was created, started,
+// stopped or deleted. The pod is empty if the event does not name it.
 type hint struct {
 	pod  types.UID
 	id   string
@@ -81,15 +81,15 @@ func (h hint) delay() time.Duration {
 	case runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT,
 		runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
 		return otherDelay
-	default: // stopped, and what this build does not know
-		return endDelay
+	default: // stopped, or a kind that this build does not know
+		return stoppedDelay
 	}
 }
 
-// isNews reports whether the newest listing does not show yet what the hint reports. If it
-// shows that, another list would bring nothing: each change has an event of its own. The
-// order and the times of events do not matter for that. The caller holds step.
-func (g *Generator) isNews(h hint) bool {
+// isUnseen reports whether the newest listing does not contain the change of the hint yet.
+// If it does, another list is not needed, because each change has its own event. The
+// order and the times of events do not matter. The caller holds step.
+func (g *Generator) isUnseen(h hint) bool {
 	now := absent
 	if i := slices.IndexFunc(g.listed, func(o object) bool { return o.id == h.id }); i >= 0 {
 		now = g.listed[i].state
@@ -108,16 +108,16 @@ func (g *Generator) isNews(h hint) bool {
 	}
 }
 
-// reopenAfter returns how long to wait after a number of failures in a row, with a
-// random number from 0 to 1.
+// reopenAfter returns how long to wait after a number of consecutive failures. The random
+// number is in [0, 1).
 func reopenAfter(failures int, random float64) time.Duration {
 	wait := backoff.After(failures, firstReopen, maxReopen)
 	return wait - time.Duration(random*float64(wait/2))
 }
 
-// podOf returns the pod of an event. It is not ours if it lacks one of the labels;
-// ours without a UID means that the event does not say: runtimes send no more than
-// an id when the sandbox is gone.
+// podOf returns the pod of an event, and whether the pod may be ours: not if its sandbox
+// lacks one of the labels. The UID is empty if the event does not name the pod. If the
+// sandbox no longer exists, runtimes send only the container ID.
 func podOf(e *runtimeapi.ContainerEventResponse, labels map[string]string) (uid types.UID, ours bool) {
 	if b := e.GetPodSandboxStatus(); b != nil {
 		if !matches(b.GetLabels(), labels) {
@@ -131,9 +131,9 @@ func podOf(e *runtimeapi.ContainerEventResponse, labels map[string]string) (uid 
 	return uid, true
 }
 
-// listen takes hints from the stream of events until ctx is done, and opens it
-// again whenever it breaks.
-func (g *Generator) listen(ctx context.Context) {
+// readEvents reads the event stream until ctx is done, and opens it again whenever it
+// breaks.
+func (g *Generator) readEvents(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		began := g.cfg.Clock.Now()
 		err := g.readStream(ctx)
@@ -146,8 +146,8 @@ func (g *Generator) listen(ctx context.Context) {
 		if g.cfg.Clock.Since(began) >= maxReopen {
 			failures = 0
 		}
-		if failures == 0 { // else it was said already
-			g.logEnd(ctx, err)
+		if failures == 0 { // later failures are not logged
+			g.logStreamEnd(ctx, err)
 		}
 		timer := g.cfg.Clock.NewTimer(reopenAfter(failures, g.cfg.Random()))
 		select {
@@ -158,16 +158,16 @@ func (g *Generator) listen(ctx context.Context) {
 	}
 }
 
-// logEnd logs that there is no stream of events. For some runtimes that is normal.
-func (g *Generator) logEnd(ctx context.Context, err error) {
+// logStreamEnd logs that the event stream has ended. Some runtimes do not implement it.
+func (g *Generator) logStreamEnd(ctx context.Context, err error) {
 	if grpcstatus.Code(err) == codes.Unimplemented {
-		g.cfg.Logger.InfoContext(ctx, "this runtime has no container event stream, relisting without it", "period", g.cfg.Period)
+		g.cfg.Logger.InfoContext(ctx, "container runtime does not support the event stream, will relist all pods every period", "period", g.cfg.Period)
 		return
 	}
-	g.cfg.Logger.WarnContext(ctx, "container event stream ended, relisting without it", "err", err)
+	g.cfg.Logger.WarnContext(ctx, "container event stream ended, will reopen it and relist all pods every period until then", "period", g.cfg.Period, "err", err)
 }
 
-// readStream takes hints until the stream ends, and returns why it did.
+// readStream reads events until the stream ends, and returns the reason.
 func (g *Generator) readStream(ctx context.Context) error {
 	events := make(chan *runtimeapi.ContainerEventResponse)
 	done := make(chan error, 1)
@@ -182,19 +182,19 @@ func (g *Generator) readStream(ctx context.Context) error {
 				events = nil
 				continue
 			}
-			g.hear(e)
-		case err := <-done: // only now: clients may send without regard to ctx
+			g.recordEvent(e)
+		case err := <-done: // not when ctx is done: the client may still send events
 			return cmp.Or(err, errStreamEnded)
 		}
 	}
 }
 
-// streamOpened has everything relisted a little later.
+// streamOpened records the open stream and requests a global relist after resyncDelay.
 func (g *Generator) streamOpened() {
 	resync := g.cfg.Clock.Now().Add(resyncDelay)
 	g.locked(func() {
 		if g.stream == nil {
-			g.stream, g.rest = &stream{resync: resync}, resync
+			g.stream, g.pausedUntil = &stream{resync: resync}, resync
 			g.opened++
 		}
 	})
@@ -202,14 +202,14 @@ func (g *Generator) streamOpened() {
 	g.loop.Trigger()
 }
 
-// hear records the hint of an event. The statuses in the event are not used: they may
-// be minutes old.
-func (g *Generator) hear(e *runtimeapi.ContainerEventResponse) {
+// recordEvent records the hint of an event. It ignores the statuses in the event, which
+// may be minutes old.
+func (g *Generator) recordEvent(e *runtimeapi.ContainerEventResponse) {
 	uid, ours := podOf(e, g.cfg.LabelSelector)
 	now := g.cfg.Clock.Now()
 	g.locked(func() {
 		if g.stats.Hints++; ours {
-			g.addHint(hint{uid, e.GetContainerId(), e.GetContainerEventType()}, now)
+			g.recordHint(hint{uid, e.GetContainerId(), e.GetContainerEventType()}, now)
 		}
 	})
 	if !ours {
@@ -223,17 +223,18 @@ func (g *Generator) hear(e *runtimeapi.ContainerEventResponse) {
 	g.loop.Trigger()
 }
 
-// addHint notes a hint. An event that does not name its pod may mean any pod, unless
-// something was removed: that may be known already. The caller holds mu.
-func (g *Generator) addHint(h hint, now time.Time) {
+// recordHint records a hint. An event that does not name its pod requests a global relist
+// soon, because it may concern any pod. A deletion is recorded as a hint instead, because
+// it may be listed already. The caller holds mu.
+func (g *Generator) recordHint(h hint, now time.Time) {
 	if s := g.stream; s != nil {
 		s.proven = true
-		if delete(s.suspects, h.pod); h.pod == "" {
-			clear(s.suspects)
+		if delete(s.unannounced, h.pod); h.pod == "" {
+			clear(s.unannounced)
 		}
 	}
 	if h.pod == "" && h.kind != runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT {
-		g.soon = true
+		g.dueSoon = true
 	} else if _, waits := g.hints[h]; !waits {
 		g.hints[h] = now.Add(h.delay())
 	}

@@ -10,13 +10,13 @@ import (
 	"k8s.io/utils/clock"
 )
 
-func TestStepsOfTheSystemClockDoNotShow(t *testing.T) {
+func TestRelist_SystemClockStepsDoNotMatter(t *testing.T) {
 	r := newRig(t, clock.RealClock{})
 	r.relist()
 	require.Contains(t, r.result.At.String(), " m=", "the monotonic reading is kept")
 }
 
-func TestNewestIsByAttemptWhateverTheRuntimesClockSaid(t *testing.T) {
+func TestInspect_NewestIsByAttemptNotByTime(t *testing.T) {
 	r := newRig(t, fakeClock())
 	r.node.sandbox("a", "old", ready)
 	r.node.sandbox("a", "new", ready) // two ready at once: the old one's end was missed
@@ -35,7 +35,7 @@ func TestNewestIsByAttemptWhateverTheRuntimesClockSaid(t *testing.T) {
 	require.Equal(t, []string{"10.0.0.2"}, status.IPs)
 }
 
-func TestAThousandDeadContainersAreAskedForOnce(t *testing.T) {
+func TestInspect_DeadContainersAreRequestedOnce(t *testing.T) {
 	r := newRig(t, fakeClock())
 	r.node.container("a", "a1", runs)
 	for i := range 1000 {
@@ -56,5 +56,5 @@ func TestAThousandDeadContainersAreAskedForOnce(t *testing.T) {
 	r.node.containers = r.node.containers[:501]
 	events := strings.Join(r.relist(), "\n")
 	require.Equal(t, 500, strings.Count(events, "ContainerRemoved"))
-	require.NotContains(t, events, "ContainerDied", "they were told long ago")
+	require.NotContains(t, events, "ContainerDied", "they were reported before")
 }

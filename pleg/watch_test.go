@@ -14,7 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/pleg"
 )
 
-func TestWatchersGetOneEventPerPodAtATime(t *testing.T) {
+func TestWatch_OneEventPerPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, clock.RealClock{})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -65,7 +65,7 @@ func TestWatchersGetOneEventPerPodAtATime(t *testing.T) {
 }
 
 // In the kubelet 1,000 of these 2,000 events are lost.
-func TestAWatcherWhoSleepsMissesNoPod(t *testing.T) {
+func TestWatch_SlowReaderMissesNoPod(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := newRig(t, fakeClock())
 	var watching sync.WaitGroup

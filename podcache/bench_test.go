@@ -74,7 +74,7 @@ func BenchmarkUpdateTime(b *testing.B) {
 	}
 }
 
-func TestReadyReadsAndIdleTimesAllocateNothing(t *testing.T) {
+func TestCache_FreshReadsAndUpdateTimeAllocateNothing(t *testing.T) {
 	c, ctx, n := filled(10), t.Context(), 1
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		n++

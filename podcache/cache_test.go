@@ -25,7 +25,7 @@ func status(uid types.UID) *podcache.Status {
 	return &podcache.Status{UID: uid, Name: "n-" + string(uid)}
 }
 
-// fresh says whether a read newer than t returns without waiting.
+// fresh reports whether a read newer than t returns without waiting.
 func fresh(t *testing.T, c *podcache.Cache, uid types.UID, when time.Time) bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -40,7 +40,7 @@ func fresh(t *testing.T, c *podcache.Cache, uid types.UID, when time.Time) bool 
 	return true
 }
 
-func TestGetReturnsWhatWasSet(t *testing.T) {
+func TestGet_ReturnsWhatWasSet(t *testing.T) {
 	c := podcache.New()
 	one := status("one")
 	require.True(t, c.Set("one", one, nil, at(1)))
@@ -66,38 +66,38 @@ func TestFreshness(t *testing.T) {
 		do    func(*podcache.Cache)
 		fresh bool // for pod "a" at second 10
 	}{
-		"nothing is fresh at first":           {func(*podcache.Cache) {}, false},
-		"a global time before it":             {func(c *podcache.Cache) { c.UpdateTime(at(9)) }, false},
-		"a global time equal to it":           {func(c *podcache.Cache) { c.UpdateTime(at(10)) }, true},
-		"a write before it":                   {func(c *podcache.Cache) { c.Set("a", nil, nil, at(9)) }, false},
-		"a write equal to it":                 {func(c *podcache.Cache) { c.Set("a", nil, nil, at(10)) }, true},
-		"an error counts as a write":          {func(c *podcache.Cache) { c.Set("a", nil, errInspect, at(11)) }, true},
-		"a write to another pod":              {func(c *podcache.Cache) { c.Set("b", nil, nil, at(11)) }, false},
-		"seen absent":                         {func(c *podcache.Cache) { c.SetObservedTime("a", at(10)) }, true},
-		"deleted":                             {func(c *podcache.Cache) { c.Delete("a", at(10)) }, true},
-		"held back from the first global":     {func(c *podcache.Cache) { c.UpdateTime(at(11), "a") }, false},
-		"another one is held back":            {func(c *podcache.Cache) { c.UpdateTime(at(11), "b") }, true},
-		"the global time does not go back":    {func(c *podcache.Cache) { c.UpdateTime(at(10)); c.UpdateTime(at(9), "a") }, true},
-		"an older observation takes nothing":  {func(c *podcache.Cache) { c.SetObservedTime("a", at(10)); c.SetObservedTime("a", at(9)) }, true},
-		"held back, what it was stays":        {func(c *podcache.Cache) { c.UpdateTime(at(10)); c.UpdateTime(at(11), "a") }, true},
-		"held back, then global without hold": {func(c *podcache.Cache) { c.UpdateTime(at(11), "a"); c.UpdateTime(at(11)) }, true},
-		"held back, then written too old": {func(c *podcache.Cache) {
+		"empty cache":                                    {func(*podcache.Cache) {}, false},
+		"a global time before it":                        {func(c *podcache.Cache) { c.UpdateTime(at(9)) }, false},
+		"a global time equal to it":                      {func(c *podcache.Cache) { c.UpdateTime(at(10)) }, true},
+		"a write before it":                              {func(c *podcache.Cache) { c.Set("a", nil, nil, at(9)) }, false},
+		"a write equal to it":                            {func(c *podcache.Cache) { c.Set("a", nil, nil, at(10)) }, true},
+		"an error counts as a write":                     {func(c *podcache.Cache) { c.Set("a", nil, errInspect, at(11)) }, true},
+		"a write to another pod":                         {func(c *podcache.Cache) { c.Set("b", nil, nil, at(11)) }, false},
+		"seen absent":                                    {func(c *podcache.Cache) { c.SetObservedTime("a", at(10)) }, true},
+		"deleted":                                        {func(c *podcache.Cache) { c.Delete("a", at(10)) }, true},
+		"excluded from the first global time":            {func(c *podcache.Cache) { c.UpdateTime(at(11), "a") }, false},
+		"another pod is excluded":                        {func(c *podcache.Cache) { c.UpdateTime(at(11), "b") }, true},
+		"the global time does not go back":               {func(c *podcache.Cache) { c.UpdateTime(at(10)); c.UpdateTime(at(9), "a") }, true},
+		"an older observation takes nothing":             {func(c *podcache.Cache) { c.SetObservedTime("a", at(10)); c.SetObservedTime("a", at(9)) }, true},
+		"excluded, earlier global time still applies":    {func(c *podcache.Cache) { c.UpdateTime(at(10)); c.UpdateTime(at(11), "a") }, true},
+		"excluded, then a global time without exclusion": {func(c *podcache.Cache) { c.UpdateTime(at(11), "a"); c.UpdateTime(at(11)) }, true},
+		"excluded, then written with an older time": {func(c *podcache.Cache) {
 			c.UpdateTime(at(11), "a")
 			c.Set("a", nil, nil, at(9))
 		}, false},
-		"held back, then written in time": {func(c *podcache.Cache) {
+		"excluded, then written with a newer time": {func(c *podcache.Cache) {
 			c.UpdateTime(at(11), "a")
 			c.Set("a", nil, nil, at(11))
 		}, true},
-		"held back, then seen unchanged": {func(c *podcache.Cache) {
+		"excluded, then observed unchanged": {func(c *podcache.Cache) {
 			c.UpdateTime(at(11), "a")
 			c.SetObservedTime("a", at(11))
 		}, true},
-		"held back, then deleted": {func(c *podcache.Cache) {
+		"excluded, then deleted": {func(c *podcache.Cache) {
 			c.UpdateTime(at(11), "a")
 			c.Delete("a", at(11))
 		}, true},
-		"held back twice": {func(c *podcache.Cache) {
+		"excluded twice": {func(c *podcache.Cache) {
 			c.UpdateTime(at(8), "a")
 			c.UpdateTime(at(11), "a", "a")
 			c.Set("a", nil, nil, at(9))
@@ -112,7 +112,7 @@ func TestFreshness(t *testing.T) {
 	}
 }
 
-func TestNothingIsFreshBeforeTheFirstLook(t *testing.T) {
+func TestGetNewerThan_WaitsBeforeTheFirstWrite(t *testing.T) {
 	c := podcache.New()
 	known := func(want bool, uid types.UID, why ...any) {
 		t.Helper()
@@ -128,7 +128,7 @@ func TestNothingIsFreshBeforeTheFirstLook(t *testing.T) {
 	known(false, "c", "listed, but not looked at yet")
 }
 
-func TestOlderNeverReplacesNewer(t *testing.T) {
+func TestSet_OlderNeverReplacesNewer(t *testing.T) {
 	c, old, recent := podcache.New(), status("a"), status("a")
 	require.True(t, c.Set("a", recent, nil, at(5)))
 	require.False(t, c.Set("a", old, nil, at(4)))
@@ -140,14 +140,14 @@ func TestOlderNeverReplacesNewer(t *testing.T) {
 	c.SetObservedTime("a", at(7))
 	require.False(t, c.Set("a", recent, nil, at(6)), "it was seen unchanged since")
 	c.UpdateTime(at(9))
-	require.False(t, c.Set("a", recent, nil, at(8)), "the global time spoke for it")
+	require.False(t, c.Set("a", recent, nil, at(8)), "the global time applied to it")
 	require.False(t, c.Set("b", recent, nil, at(8)), "and for its absence")
 	c.UpdateTime(at(12), "a")
-	require.True(t, c.Set("a", recent, nil, at(10)), "a pod held back may be behind")
+	require.True(t, c.Set("a", recent, nil, at(10)), "an excluded pod may be older than the global time")
 	require.False(t, c.Set("a", old, nil, at(9)))
 }
 
-func TestDeletedPodsAreRememberedUntilTheGlobalTimePasses(t *testing.T) {
+func TestDelete_TimeIsKeptUntilTheGlobalTimeReachesIt(t *testing.T) {
 	c := podcache.New()
 	c.Set("a", status("a"), nil, at(1))
 	c.Delete("a", at(5))
@@ -168,7 +168,7 @@ func TestDeletedPodsAreRememberedUntilTheGlobalTimePasses(t *testing.T) {
 	require.True(t, fresh(t, c, "a", at(5)))
 }
 
-func TestMemoryDoesNotGrowWithChanges(t *testing.T) {
+func TestCache_MemoryDoesNotGrowWithChanges(t *testing.T) {
 	c := podcache.New()
 	for i := range 100 { // always held back, written and deleted
 		c.UpdateTime(at(2*i), "a", "b", "ghost")
@@ -185,7 +185,7 @@ func TestMemoryDoesNotGrowWithChanges(t *testing.T) {
 	require.Equal(t, []int{1, 0, 0}, []int{entries, absent, held})
 }
 
-func TestStatusesAreSorted(t *testing.T) {
+func TestStatuses_Sorted(t *testing.T) {
 	c := podcache.New()
 	for _, uid := range []types.UID{"c", "a", "b"} {
 		c.Set(uid, status(uid), nil, at(1))
@@ -257,7 +257,7 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-func TestWaitersLeaveNothingBehind(t *testing.T) {
+func TestGetNewerThan_LeavesNoWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := podcache.New()
 		ctx, cancel := context.WithCancelCause(t.Context())

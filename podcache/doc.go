@@ -1,74 +1,75 @@
-// Package podcache keeps what the container runtime says about each pod, and
-// how new that is.
+// Package podcache caches the state of each pod in the container runtime, with the time at
+// which it was observed.
 //
 // # What it does
 //
-// One writer, usually a pleg.Generator, stores a [Status] per pod. Any number of
-// readers take the newest one with [Cache.Get], or with [Cache.GetNewerThan] one
-// that is at least as new as a moment they name: "show me this pod as it is after
-// what I just did to it". The baseline is the cache of kubelet 1.36.
+// One writer, usually a pleg.Generator, stores a [Status] per pod. Readers get the newest
+// status with [Cache.Get], or wait with [Cache.GetNewerThan] for a status at least as new
+// as a given time, for example the time of the reader's last change to the pod. The
+// baseline is the cache of kubelet 1.36.
 //
 // # What you supply
 //
-// Nothing: [New] has no configuration. Whoever writes supplies the times. A time
-// says when the look at the runtime began, not when it ended, so that nothing in
-// the cache is ever claimed to be newer than it is.
+// Nothing: [New] has no configuration. The writer supplies the times. A time is when an
+// inspection or listing began, not when it ended, so that no status is recorded as newer
+// than it is.
 //
 // # What it guarantees
 //
-//  1. There is one rule of freshness: a pod is as new as t if a write to it, or
-//     the global time, was at t or later.
-//  2. Freshness never goes back, neither of a pod nor of the whole. An older write
+//  1. There is one rule of freshness: a pod is as new as t if a write to it was at t or
+//     later, or if the global time is t or later and applies to it.
+//  2. Freshness never decreases, neither that of a pod nor the global time. An older write
 //     never replaces a newer one.
-//  3. The global time speaks for all pods, those that are not in the cache included,
-//     but for those that its writer names: they are known to have changed and not
-//     looked at yet, so nobody is told that they are fresh or that they are absent.
-//  4. Before the first global time, absence means nothing: readers wait, and
-//     [Cache.Known] reports false.
+//  3. The global time applies to all pods, including those that are not in the cache,
+//     except the pods that the writer excludes. An excluded pod has changed and is not
+//     inspected yet, so readers do not get it as fresh or as absent.
+//  4. Before the first global time, a pod that is not in the cache may exist: readers wait,
+//     and [Cache.Known] returns false.
 //  5. A reader waits for its own pod only, and no longer than its context.
-//  6. A Status that was handed out does not change.
+//  6. A Status that was returned does not change.
 //
 // # Goroutines and locking
 //
-// The package starts no goroutine and makes no callback but that of [Cache.OnWait].
-// All methods may be called by any number of goroutines; only GetNewerThan blocks.
-// Statuses are shared by all their readers, who must not modify them.
+// The package starts no goroutine, and its only callback is that of [Cache.OnWait]. All
+// methods are safe for concurrent use; only GetNewerThan blocks. Statuses are shared by all
+// readers, which must not modify them.
 //
-// One lock is enough: no method does more under it than it must, and a read takes
-// tens of nanoseconds.
+// There is one lock. Methods hold it briefly; a read takes tens of nanoseconds.
 //
 // # Differences from the kubelet
 //
 //   - A reader of the kubelet's cache waits until there is a status; here GetNewerThan
 //     returns when its context ends.
-//   - "At or after" is the rule for all; in the kubelet an equal time releases a
-//     waiter but does not satisfy a new call.
+//   - A status is new enough if its time is at or after the requested one. In the kubelet
+//     an equal time wakes a waiter but does not satisfy a new call.
 //   - The kubelet's cache accepts a status that is older than the known one; here Set
-//     refuses it.
-//   - The kubelet deletes a pod whatever is known of it; here a deletion that is older
-//     than the known status changes nothing.
-//   - In the kubelet, an older observation or global time makes a status older again;
-//     here freshness never goes back.
-//   - In the kubelet, a deletion leaves readers waiting until the next global time; here
-//     it wakes them.
-//   - The kubelet forgets at once when it saw that a pod was missing; here the cache
-//     remembers that until the global time has passed it.
-//   - UpdateTime takes the pods that it does not speak for. In the kubelet it comes
-//     only after every pod was inspected, so that one that hangs holds up all.
-//   - The writer can learn that somebody waits, so it need not look all the time.
-//   - After a failed inspection the kubelet has nothing but the error; here the cache
-//     keeps the last known status beside the error, and flags it as stale.
-//   - [BrokenOff] tells a container that never began, because its agent was killed in
-//     the middle of starting it, from one that failed. The kubelet takes it for failed.
+//     rejects it.
+//   - The kubelet deletes a pod even if its status is newer than the deletion; here such a
+//     deletion changes nothing.
+//   - In the kubelet, an older observation or global time makes a status older again; here
+//     freshness never decreases.
+//   - In the kubelet, a deletion leaves readers waiting until the next global time; here it
+//     wakes them.
+//   - The kubelet does not record when it observed that a pod was missing; here the cache
+//     keeps that time until the global time has reached it.
+//   - UpdateTime can exclude pods. In the kubelet it is called only after every pod was
+//     inspected, so that a pod that hangs delays all others.
+//   - The writer can find out that a reader waits, so it can list less often while none
+//     does.
+//   - After a failed inspection the kubelet has only the error; here the cache also keeps
+//     the last known status and marks it as stale.
+//   - [BrokenOff] distinguishes a container whose start was interrupted, for example
+//     because the agent was killed, from a failed container. The kubelet treats it as
+//     failed.
 //   - The kubelet sorts the containers of a pod by creation time; here the restart count
-//     comes first, because clocks step back (kubernetes#134153). Both sort sandboxes by
-//     attempt first (kubernetes#130551).
-//   - The kubelet leaves sandboxes or containers made at the same time in the order of
-//     the runtime's list, which may be another each time; here their IDs decide.
+//     comes first, because clocks may go backwards (kubernetes#134153). Both sort sandboxes
+//     by attempt first (kubernetes#130551).
+//   - The kubelet leaves sandboxes or containers created at the same time in the order of
+//     the runtime's list, which may differ each time; here they are sorted by ID.
 //
 // # Testing your code with it
 //
-// Use the real thing; it needs no set-up and no clock:
+// Use a real Cache; it needs no configuration and no clock:
 //
 //	cache := podcache.New()
 //	cache.Set(uid, &podcache.Status{UID: uid}, nil, now)

@@ -8,12 +8,12 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// A worker waits for its pod as it is after what it did to it.
+// A worker waits for the status of its pod after its last change to the pod.
 func Example() {
 	cache := podcache.New()
 	acted := time.Now()
 
-	go func() { // the writer: a look at the runtime that began later
+	go func() { // the writer: an inspection that began later
 		cache.Set("1234", &podcache.Status{UID: "1234", Name: "web", Namespace: "default"}, nil, acted.Add(time.Second))
 	}()
 	status, err := cache.GetNewerThan(context.Background(), "1234", acted)
@@ -24,7 +24,7 @@ func Example() {
 	_, err = cache.GetNewerThan(ctx, "5678", acted)
 	fmt.Println(err)
 
-	// The writer has looked at all pods: what is not here does not exist.
+	// The writer has listed all pods: a pod that is not in the cache does not exist.
 	cache.UpdateTime(acted)
 	status, err = cache.GetNewerThan(context.Background(), "5678", acted)
 	fmt.Println(len(status.Containers), err)

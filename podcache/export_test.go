@@ -10,9 +10,9 @@ func (c *Cache) Waiters() (n int) {
 	return n
 }
 
-// Memory returns how many entries, tombstones and holds there are.
+// Memory returns the numbers of entries, absent entries and excluded entries.
 func (c *Cache) Memory() (entries, absent, held int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.entries), len(c.absent), len(c.held)
+	return len(c.entries), len(c.absent), len(c.excluded)
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// model is the cache without any thrift: for every pod, what was said of it and
-// when, forever.
+// model is a simple model of the cache: it stores all writes of every pod, with their times.
 type model struct {
 	global time.Time
 	pods   map[types.UID]*modelPod
@@ -62,8 +61,8 @@ func (m *model) updateTime(t time.Time, except map[types.UID]bool) {
 	m.global = t
 }
 
-// TestModel drives random histories and compares all that can be read after each
-// step. Freshness must never go back.
+// TestModel runs random histories and compares all that can be read after each step.
+// Freshness must never decrease.
 func TestModel(t *testing.T) {
 	uids := []types.UID{"a", "b", "c", "d"}
 	for seed := range uint64(200) {

@@ -12,16 +12,16 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// Status is what the runtime says about one pod. A Status in a [Cache] is
-// shared by all its readers and never changes: whoever writes makes a new one,
+// Status is the state of one pod in the runtime. A Status in a [Cache] is
+// shared by all its readers and never changes: a writer stores a new one,
 // and readers must not modify it or the messages it points to.
 type Status struct {
-	// UID, Name and Namespace name the pod. Name and Namespace are empty when
-	// the runtime shows nothing of it.
+	// UID, Name and Namespace identify the pod. Name and Namespace are empty if
+	// the runtime has no sandbox or container of it.
 	UID             types.UID
 	Name, Namespace string
-	// IPs are the pod's addresses, the primary one first. They stay after the
-	// sandbox has stopped, until the pod is forgotten.
+	// IPs are the pod's addresses, the primary one first. They remain after the
+	// sandbox has stopped, until the pod is deleted from the cache.
 	IPs []string
 	// Sandboxes are the pod's sandboxes, newest first (see [SortSandboxes]).
 	Sandboxes []*runtimeapi.PodSandboxStatus
@@ -29,11 +29,11 @@ type Status struct {
 	// [SortContainers]). They have the kubelet's label io.kubernetes.container.name, their
 	// name in the pod's spec, and its annotation io.kubernetes.container.restartCount.
 	Containers []*runtimeapi.ContainerStatus
-	// SandboxOf maps a container's id to its sandbox's id. A CRI container status
-	// does not say it, the list of containers does.
+	// SandboxOf maps a container's ID to its sandbox's ID. It comes from the list of
+	// containers, because a CRI container status does not contain it.
 	SandboxOf map[string]string
-	// Stale says that the last inspection failed or timed out: the rest is what
-	// was known before it.
+	// Stale means that the last inspection failed or timed out. The other fields are then
+	// those of the last successful one.
 	Stale bool
 }
 
@@ -62,14 +62,14 @@ func (s *Status) Active(name string) *runtimeapi.ContainerStatus {
 		return nil
 	}
 	for _, c := range s.Containers {
-		if box, known := s.SandboxOf[c.GetId()]; known && box == s.Sandboxes[0].GetId() && ContainerName(c) == name {
+		if id, known := s.SandboxOf[c.GetId()]; known && id == s.Sandboxes[0].GetId() && ContainerName(c) == name {
 			return c
 		}
 	}
 	return nil
 }
 
-// Running says whether anything of the pod may still run: a container that is
+// Running reports whether a part of the pod may still run: a container that is
 // running or in an unknown state, or a ready sandbox.
 func (s *Status) Running() bool {
 	return slices.ContainsFunc(s.Sandboxes, func(b *runtimeapi.PodSandboxStatus) bool {
@@ -80,53 +80,53 @@ func (s *Status) Running() bool {
 	})
 }
 
-// ContainerName returns the name that c has in its pod's spec: its label, empty where
-// that is missing.
+// ContainerName returns the name of c in its pod's spec, from its label; empty if the label
+// is missing.
 func ContainerName(c *runtimeapi.ContainerStatus) string {
 	return c.GetLabels()[crilabels.ContainerName]
 }
 
-// RestartCount returns how often c's predecessors in its pod were restarted: its
-// annotation, 0 where that is missing or not a number.
+// RestartCount returns how often the container was restarted before c, from c's annotation;
+// 0 if the annotation is missing or not a number.
 func RestartCount(c *runtimeapi.ContainerStatus) int {
 	return crilabels.Restarts(c.GetAnnotations())
 }
 
-// BrokenOff says whether c ended before it began because whoever had it started went
-// away in the middle of it: an agent that was killed, say. Containerd makes a dead
-// container of that, exit code 128, which looks like one that failed; but nothing of
-// it ran, and it says nothing about the next attempt. A timeout of one's own that is
-// shorter than the start takes does the same each time: retries are to back off.
+// BrokenOff reports whether the start of c was interrupted because the call that started
+// it was cancelled, for example because the agent was killed. Containerd then reports an
+// exited container with exit code 128, like one whose start failed. But no process of it
+// ran, and the next attempt may succeed. If a caller's timeout is shorter than the start
+// takes, each attempt is interrupted, so retries must back off.
 //
-// There is a millisecond of a start in which containerd 2.4 forgets the task that it
-// has made if the caller goes away. Until containerd is restarted nothing can remove
-// such a container, so that none can take its place: it counts as one that failed.
+// During about one millisecond of a start, containerd 2.4 loses the task that it has
+// created if the call is cancelled. Until containerd is restarted, such a container cannot
+// be removed or replaced. BrokenOff returns false for it, so it counts as failed.
 func BrokenOff(c *runtimeapi.ContainerStatus) bool {
 	return c.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && c.GetStartedAt() == 0 && c.GetReason() == startError &&
-		brokenOff(c.GetMessage())
+		isInterruption(c.GetMessage())
 }
 
-func brokenOff(message string) bool {
-	message = strings.TrimSuffix(message, ": unknown")                        // the kind of error, from containerd 1.7 and before
-	message = strings.TrimSuffix(strings.TrimRight(message, ": "), ": <nil>") // what a command wrote, which is nothing
+func isInterruption(message string) bool {
+	message = strings.TrimSuffix(message, ": unknown")                        // the error code, with containerd 1.7 and older
+	message = strings.TrimSuffix(strings.TrimRight(message, ": "), ": <nil>") // the empty output of a command
 	cancelled := func(cause string) bool { return strings.HasSuffix(message, cause) }
 	return slices.ContainsFunc([]string{context.Canceled.Error(), context.DeadlineExceeded.Error(), runcKilled, shimKilled}, cancelled) &&
-		!strings.Contains(message, taskForgotten)
+		!strings.Contains(message, taskLost)
 }
 
 const (
-	// startError is containerd's reason for a container that could not be started.
+	// startError is containerd's reason of a container whose start failed.
 	startError = "StartError"
-	// runcKilled and shimKilled are what containerd says if runc, or the command that
-	// starts a shim, was at work when the call was cancelled, which ends it by a signal.
+	// runcKilled and shimKilled are containerd's messages if runc, or the command that
+	// starts a shim, was running when the call was cancelled, and was therefore killed.
 	runcKilled = "did not terminate successfully: exit status 137"
 	shimKilled = "start failed: : signal: killed"
-	// taskForgotten is what containerd was doing when it forgot a task.
-	taskForgotten = "failed to get task pid"
+	// taskLost is the action in containerd's message if it has lost the task.
+	taskLost = "failed to get task pid"
 )
 
-// SortSandboxes puts the newest first: by attempt, then creation time, then id.
-// Attempts come first because clocks step back (kubernetes#130551).
+// SortSandboxes sorts sandboxes in place, the newest first: by attempt, then creation time,
+// then ID. Attempts come first because clocks may go backwards (kubernetes#130551).
 func SortSandboxes(s []*runtimeapi.PodSandboxStatus) {
 	slices.SortFunc(s, func(a, b *runtimeapi.PodSandboxStatus) int {
 		return cmp.Or(
@@ -136,8 +136,9 @@ func SortSandboxes(s []*runtimeapi.PodSandboxStatus) {
 	})
 }
 
-// SortContainers puts the newest first: by restart count, then creation time,
-// then id. Counts come first because clocks step back (kubernetes#134153).
+// SortContainers sorts containers in place, the newest first: by restart count, then
+// creation time, then ID. Restart counts come first because clocks may go backwards
+// (kubernetes#134153).
 func SortContainers(c []*runtimeapi.ContainerStatus) {
 	slices.SortFunc(c, func(a, b *runtimeapi.ContainerStatus) int {
 		return cmp.Or(

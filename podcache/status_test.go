@@ -11,7 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-func TestNewestIsByAttemptBeforeTime(t *testing.T) {
+func TestSort_AttemptBeforeTime(t *testing.T) {
 	box := func(id string, attempt uint32, created int64) *runtimeapi.PodSandboxStatus {
 		return &runtimeapi.PodSandboxStatus{Id: id, CreatedAt: created, Metadata: &runtimeapi.PodSandboxMetadata{Attempt: attempt}}
 	}
@@ -37,7 +37,7 @@ func TestNewestIsByAttemptBeforeTime(t *testing.T) {
 	require.Empty(t, podcache.ContainerName(all[0]), "the CRI name is not the container's")
 }
 
-func TestQuestionsToAStatus(t *testing.T) {
+func TestStatus_Methods(t *testing.T) {
 	container := func(name string, s runtimeapi.ContainerState) *runtimeapi.ContainerStatus {
 		return &runtimeapi.ContainerStatus{Id: name + s.String(), State: s, Labels: map[string]string{crilabels.ContainerName: name}}
 	}
@@ -103,7 +103,7 @@ func TestBrokenOff(t *testing.T) {
 	require.False(t, podcache.BrokenOff(nil))
 }
 
-func TestActiveIsOfTheNewestSandboxOnly(t *testing.T) {
+func TestActive_NewestSandboxOnly(t *testing.T) {
 	t.Parallel()
 	s := &podcache.Status{
 		Sandboxes: []*runtimeapi.PodSandboxStatus{{Id: "new"}, {Id: "old"}},
@@ -119,7 +119,7 @@ func TestActiveIsOfTheNewestSandboxOnly(t *testing.T) {
 	require.Nil(t, s.Active("c"))
 	s.Sandboxes[0] = nil
 	delete(s.SandboxOf, "a1")
-	require.Nil(t, s.Active("a"), "two that are not known are not the same")
+	require.Nil(t, s.Active("a"), "two unknown IDs are not equal")
 	s.Sandboxes = nil
 	require.Nil(t, s.Active("a"))
 }

@@ -7,24 +7,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// waiter is one blocked GetNewerThan.
+// waiter is one blocked call of GetNewerThan.
 type waiter struct {
 	uid   types.UID
 	min   time.Time
 	woken chan struct{}
 }
 
-// addWaiter needs mu, like the functions below.
+// addWaiter adds w. The callers of all functions below hold mu.
 func (c *Cache) addWaiter(w *waiter) { c.waiting[w.uid] = append(c.waiting[w.uid], w) }
 
-// removeWaiter removes w, if it was not woken in the meantime.
+// removeWaiter removes w unless it was woken already.
 func (c *Cache) removeWaiter(w *waiter) {
-	c.keepWaiters(w.uid, func(other *waiter) bool { return other != w })
+	c.filterWaiters(w.uid, func(other *waiter) bool { return other != w })
 }
 
-// wake releases the pod's waiters that are satisfied now.
+// wake wakes and removes the pod's waiters that are now satisfied.
 func (c *Cache) wake(uid types.UID) {
-	c.keepWaiters(uid, func(w *waiter) bool {
+	c.filterWaiters(uid, func(w *waiter) bool {
 		if !c.isFresh(uid, w.min) {
 			return true
 		}
@@ -33,7 +33,7 @@ func (c *Cache) wake(uid types.UID) {
 	})
 }
 
-func (c *Cache) keepWaiters(uid types.UID, keep func(*waiter) bool) {
+func (c *Cache) filterWaiters(uid types.UID, keep func(*waiter) bool) {
 	left := slices.DeleteFunc(c.waiting[uid], func(w *waiter) bool { return !keep(w) })
 	if len(left) == 0 {
 		delete(c.waiting, uid)

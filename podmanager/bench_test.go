@@ -71,7 +71,7 @@ func BenchmarkUpdatePod(b *testing.B) {
 	})
 }
 
-// What a change costs with somebody who listens and nobody who reads.
+// The cost of a change with subscribers that do not read.
 func BenchmarkUpdatePodWithSubscribers(b *testing.B) {
 	sizes(b, func(b *testing.B, m *podmanager.Manager, pods []*corev1.Pod) {
 		for range 10 {
@@ -109,7 +109,7 @@ func BenchmarkPlanMirrors(b *testing.B) {
 	})
 }
 
-// The dearest case: somebody took the list since the last update.
+// The most expensive case: the list was returned to a reader since the last update.
 func BenchmarkGetPodsAndUpdatePod(b *testing.B) {
 	sizes(b, func(b *testing.B, m *podmanager.Manager, pods []*corev1.Pod) {
 		changes := []*corev1.Pod{pods[len(pods)/2].DeepCopy(), pods[len(pods)/2].DeepCopy()}
@@ -132,7 +132,7 @@ func BenchmarkAddAndRemovePod(b *testing.B) {
 	})
 }
 
-func TestLookupsAllocateNothing(t *testing.T) {
+func TestManager_LookupsAllocateNothing(t *testing.T) {
 	m, pods := filled(500)
 	m.AddPod(mirrorPod(pods[7].Name, "mirror", "h"))
 	var uid types.UID

@@ -9,17 +9,19 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Conflict is a pod that a [Merge] leaves out because another pod has its UID or its
-// name. Conflicts can be compared with ==.
+// Conflict is a pod that a [Merge] ignores because another pod has its UID or its name.
+// Conflicts can be compared with ==.
 type Conflict struct {
-	// Source defines the pod.
+	// Source is the name of the source that defines the ignored pod.
 	Source string
-	// Pod and UID are those of the pod that is left out.
+	// Pod and UID identify the ignored pod.
 	Pod types.NamespacedName
 	UID types.UID
-	// UIDHolder is the source of the pod that has this UID, empty if none has.
+	// UIDHolder is the source of the delivered pod that has this UID, empty if no pod has
+	// it.
 	UIDHolder string
-	// NameHolder is the source of the pod that has this name, empty if none has.
+	// NameHolder is the source of the delivered pod that has this name, empty if no pod has
+	// it.
 	NameHolder string
 }
 
@@ -28,18 +30,18 @@ func (c Conflict) String() string {
 	holder := ""
 	switch {
 	case c.UIDHolder == "":
-		holder = fmt.Sprintf("source %s has a pod of this name", c.NameHolder)
+		holder = fmt.Sprintf("source %s has a pod with this name", c.NameHolder)
 	case c.NameHolder == "":
-		holder = fmt.Sprintf("source %s has a pod of this UID", c.UIDHolder)
+		holder = fmt.Sprintf("source %s has a pod with this UID", c.UIDHolder)
 	case c.UIDHolder == c.NameHolder:
-		holder = fmt.Sprintf("source %s has a pod of this UID and name", c.UIDHolder)
+		holder = fmt.Sprintf("source %s has a pod with this UID and name", c.UIDHolder)
 	default:
-		holder = fmt.Sprintf("source %s has a pod of this UID, and source %s one of this name", c.UIDHolder, c.NameHolder)
+		holder = fmt.Sprintf("source %s has a pod with this UID, and source %s has a pod with this name", c.UIDHolder, c.NameHolder)
 	}
-	return fmt.Sprintf("pod %s (UID %s) of source %s is left out: %s", c.Pod, c.UID, c.Source, holder)
+	return fmt.Sprintf("ignored pod %s (UID %s) of source %s: %s", c.Pod, c.UID, c.Source, holder)
 }
 
-// attrs are the attributes of a line in the log.
+// attrs returns c as log attributes.
 func (c Conflict) attrs() []any {
 	return []any{
 		"pod", c.Pod.String(), "podUID", string(c.UID), "source", c.Source,
@@ -47,51 +49,52 @@ func (c Conflict) attrs() []any {
 	}
 }
 
-// without returns the conflicts of list that are not in other.
-func without(list, other []Conflict) (rest []Conflict) {
+// without returns the conflicts in list that are not in other.
+func without(list, other []Conflict) (missing []Conflict) {
 	known := make(map[Conflict]bool, len(other))
 	for _, c := range other {
 		known[c] = true
 	}
 	for _, c := range list {
 		if !known[c] {
-			rest = append(rest, c)
+			missing = append(missing, c)
 		}
 	}
-	return rest
+	return missing
 }
 
-// claim is what only one pod can have: a UID, or a name among pods or among mirrors.
-type claim struct {
+// podKey is a property that only one delivered pod can have: a UID, the name of a pod, or
+// the name of a mirror pod.
+type podKey struct {
 	uid    types.UID
 	mirror bool
 	name   types.NamespacedName
 }
 
-func claims(pod *corev1.Pod) [2]claim {
-	return [2]claim{{uid: pod.UID}, {mirror: podspec.IsMirror(pod), name: nameOf(pod)}}
+func keysOf(pod *corev1.Pod) [2]podKey {
+	return [2]podKey{{uid: pod.UID}, {mirror: podspec.IsMirror(pod), name: nameOf(pod)}}
 }
 
-// merged is what all sources together define.
+// merged is the result of merging the pods of all sources.
 type merged struct {
 	pods      []*corev1.Pod
-	held      map[claim]string // the source that each claim belongs to
+	owners    map[podKey]string // the source of the pod that has the key
 	conflicts []Conflict
 }
 
-// merge chooses the pods that count: first those whose source had both their name and
-// their UID before, then those whose source had one of the two, then the others; each
-// time in the order of sources.
-func merge(sources []string, defined map[string][]*corev1.Pod, before map[claim]string) merged {
-	m := merged{held: make(map[claim]string)}
+// merge chooses the pods to deliver. Pods whose source had both their name and their UID
+// before come first, then pods whose source had one of the two, then all others; within
+// each group in the order of sources.
+func merge(sources []string, defined map[string][]*corev1.Pod, before map[podKey]string) merged {
+	m := merged{owners: make(map[podKey]string)}
 	chosen := make(map[*corev1.Pod]bool)
-	for had := 2; had >= 0; had-- {
+	for owned := 2; owned >= 0; owned-- {
 		for _, source := range sources {
 			for _, pod := range defined[source] {
-				c := claims(pod)
-				if holds(before, source, c) == had && m.held[c[0]] == "" && m.held[c[1]] == "" {
+				c := keysOf(pod)
+				if countOwned(before, source, c) == owned && m.owners[c[0]] == "" && m.owners[c[1]] == "" {
 					chosen[pod] = true
-					m.held[c[0]], m.held[c[1]] = source, source
+					m.owners[c[0]], m.owners[c[1]] = source, source
 				}
 			}
 		}
@@ -100,23 +103,23 @@ func merge(sources []string, defined map[string][]*corev1.Pod, before map[claim]
 		for _, pod := range defined[source] {
 			if chosen[pod] {
 				m.pods = append(m.pods, pod)
-				delete(chosen, pod) // a source may give the same object twice
+				delete(chosen, pod) // a source may pass the same object twice
 				continue
 			}
-			c := claims(pod)
+			c := keysOf(pod)
 			m.conflicts = append(m.conflicts, Conflict{
 				Source: source, Pod: nameOf(pod), UID: pod.UID,
-				UIDHolder: m.held[c[0]], NameHolder: m.held[c[1]],
+				UIDHolder: m.owners[c[0]], NameHolder: m.owners[c[1]],
 			})
 		}
 	}
 	return m
 }
 
-// holds returns how many of the claims are the source's.
-func holds(held map[claim]string, source string, claims [2]claim) (n int) {
-	for _, c := range claims {
-		if held[c] == source {
+// countOwned returns how many of the keys belong to the source.
+func countOwned(owners map[podKey]string, source string, keys [2]podKey) (n int) {
+	for _, k := range keys {
+		if owners[k] == source {
 			n++
 		}
 	}

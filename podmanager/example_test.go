@@ -11,7 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/podmanager"
 )
 
-// A static pod, and what the API server shows of it.
+// A static pod and its mirror pod at the API server.
 func Example() {
 	static := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "kube-system", Name: "etcd-node1", UID: "11f1",
@@ -37,7 +37,7 @@ func Example() {
 	// orphans: 1
 }
 
-// A plan is a value: it can be printed, compared, and given to a MirrorClient.
+// A plan is a value: it can be printed, compared, and applied by a MirrorClient.
 func ExamplePlanMirrors() {
 	static := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "kube-system", Name: "etcd-node1", UID: "11f1",
@@ -52,10 +52,10 @@ func ExamplePlanMirrors() {
 		fmt.Printf("delete %s, create one of %s: %s\n", action.Delete.UID, action.Create.Name, action.Reason)
 	}
 	// Output:
-	// delete 8c32, create one of etcd-node1: the mirror is not of this version of the static pod
+	// delete 8c32, create one of etcd-node1: the mirror shows another version of the static pod
 }
 
-// Two sources, of which one has not answered yet when the other removes its pod.
+// Two sources. One removes its pod before the other has delivered its pods.
 func ExampleMerge() {
 	m, err := podmanager.NewMerge(podmanager.MergeConfig{
 		Sources: []string{podspec.SourceFile, podspec.SourceHTTP},

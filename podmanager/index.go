@@ -8,13 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// index is a set of pods in the order in which they were added, found by UID and
-// by name. It needs an RWMutex around it.
+// index is a set of pods in the order in which they were added, with lookups by UID and by
+// name. The caller must guard it with an RWMutex.
 type index struct {
 	list   []*corev1.Pod
-	lent   atomic.Bool // list has been handed out; atomic, because readers set it
+	shared atomic.Bool // list was returned to a caller; atomic, because readers set it
 	byUID  map[types.UID]*corev1.Pod
-	byName map[types.NamespacedName]*corev1.Pod // the last in list of each name
+	byName map[types.NamespacedName]*corev1.Pod // for each name the last pod in list
 }
 
 func newIndex(size int) *index {
@@ -29,8 +29,8 @@ func nameOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// set puts pod in the place of the one with its UID, or at the end, and says
-// whether that changed anything. A pod that changes its name is a new one.
+// set replaces the pod with the same UID, or appends pod, and reports whether anything
+// changed. A pod with a new name is appended like a new pod.
 func (x *index) set(pod *corev1.Pod) bool {
 	name := nameOf(pod)
 	old, known := x.byUID[pod.UID]
@@ -43,11 +43,11 @@ func (x *index) set(pod *corev1.Pod) bool {
 	}
 	x.byUID[pod.UID] = pod
 	if !known {
-		x.list = append(x.list, pod) // behind what any borrower can see
+		x.list = append(x.list, pod) // beyond the length of any slice that was returned
 		x.byName[name] = pod
 		return true
 	}
-	x.own()
+	x.copyIfShared()
 	x.list[slices.Index(x.list, old)] = pod
 	if x.byName[name] == old {
 		x.byName[name] = pod
@@ -55,13 +55,13 @@ func (x *index) set(pod *corev1.Pod) bool {
 	return true
 }
 
-// remove forgets the pod with the given UID, and says whether there was one.
+// remove removes the pod with the given UID, and reports whether it was in the index.
 func (x *index) remove(uid types.UID) bool {
 	old, known := x.byUID[uid]
 	if !known {
 		return false
 	}
-	x.own()
+	x.copyIfShared()
 	i := slices.Index(x.list, old)
 	x.list = slices.Delete(x.list, i, i+1)
 	delete(x.byUID, uid)
@@ -80,24 +80,26 @@ func (x *index) remove(uid types.UID) bool {
 	return true
 }
 
-// own makes the list one that nobody else has, before it is changed.
-func (x *index) own() {
-	if x.lent.Load() {
+// copyIfShared copies the list before it is changed if it was returned to a caller.
+func (x *index) copyIfShared() {
+	if x.shared.Load() {
 		x.list = slices.Clone(x.list)
-		x.lent.Store(false)
+		x.shared.Store(false)
 	}
 }
 
-// all lends the list: without room to append into. A read lock is enough.
+// all returns the list, which becomes shared, clipped so that a caller's append copies it.
+// The caller needs the read lock only.
 func (x *index) all() []*corev1.Pod {
-	if !x.lent.Load() { // a store each time would make readers fight for the cache line
-		x.lent.Store(true)
+	if !x.shared.Load() { // an unconditional store would make readers compete for the cache line
+		x.shared.Store(true)
 	}
 	return slices.Clip(x.list)
 }
 
-// lastOfName indexes a list as an index has it by name. A reader makes it for
-// itself where holding the lock for as long as its answer takes would delay writers.
+// lastOfName returns the last pod of each name in a list, as index.byName does. Readers
+// that visit many pods compute it from a snapshot, so that they do not hold the lock and
+// delay writers.
 func lastOfName(list []*corev1.Pod) map[types.NamespacedName]*corev1.Pod {
 	byName := make(map[types.NamespacedName]*corev1.Pod, len(list))
 	for _, pod := range list {

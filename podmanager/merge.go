@@ -14,34 +14,35 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Change is what the Handler of a [Merge] gets.
+// Change is the argument of the Handler of a [Merge].
 type Change struct {
-	// Source is the source whose pods led to the change.
+	// Source is the name of the source whose call of Set caused the change.
 	Source string
-	// Ops lead from the pods of the previous Change to Pods.
+	// Ops are the operations that lead from the pods of the previous Change to Pods.
 	Ops []Op
-	// Pods are all pods that should run, by source and then in the source's order.
-	// Both the pods and the slice are shared and must not be modified.
+	// Pods are all pods that should run, ordered by source and then as in the source. Both
+	// the pods and the slice are shared and must not be modified.
 	Pods []*corev1.Pod
-	// Unanswered are the sources that have not called Set yet, in the order of the
-	// config. A pod of such a source that runs on the node is not in Pods, and must
-	// be left alone: the source may define it.
+	// Unanswered are the sources that have not called Set yet, in the order of the config.
+	// Pods of these sources that run on the node are not in Pods and must keep running,
+	// because the source may still define them.
 	Unanswered []string
 }
 
 // MergeConfig configures a [Merge].
 type MergeConfig struct {
-	// Sources are the names of the sources, such as [podspec.SourceFile]. Pods of
-	// every source but [podspec.SourceAPI] are static. If several sources define a
-	// pod and none of them had it before, the first one here gets it. Required.
+	// Sources are the names of the sources, such as [podspec.SourceFile]. Pods of every
+	// source except [podspec.SourceAPI] are static. If several sources define a pod that
+	// was not in the previous set, the first of these sources in this list gets it.
+	// Required.
 	Sources []string
 	// Handler is called for the first Set of each source, with or without pods, and
 	// for each set of pods that differs from the previous one. It runs in the
 	// goroutine of the source, one call at a time, and the sources wait for it. It
 	// must not call Set. Required.
 	Handler func(ctx context.Context, change Change)
-	// Logger receives a line for each operation, and for each conflict when it
-	// appears and when it is gone. Default: discard.
+	// Logger receives a line for each operation, and for each conflict when it appears and
+	// when it is resolved. Default: discard.
 	Logger *slog.Logger
 	// Observer receives events for metrics and health. Optional.
 	Observer MergeObserver
@@ -50,12 +51,12 @@ type MergeConfig struct {
 // MergeObserver holds optional callbacks. They run synchronously inside Set, before
 // the Handler, must not block and must not call Set.
 type MergeObserver struct {
-	// ConflictsChanged is called when conflicts have appeared or are gone, with each
-	// of them once.
-	ConflictsChanged func(added, gone []Conflict)
+	// ConflictsChanged is called when conflicts appear or are resolved, with each new and
+	// each resolved conflict once.
+	ConflictsChanged func(added, resolved []Conflict)
 }
 
-// Validate reports every problem with c, joined.
+// Validate returns all problems with c as one joined error.
 func (c MergeConfig) Validate() error {
 	var errs []error
 	if len(c.Sources) == 0 {
@@ -65,7 +66,7 @@ func (c MergeConfig) Validate() error {
 		if name == "" {
 			errs = append(errs, fmt.Errorf("field Sources: the name at %d is empty", i))
 		} else if slices.Contains(c.Sources[:i], name) {
-			errs = append(errs, fmt.Errorf("field Sources: %q is there twice", name))
+			errs = append(errs, fmt.Errorf("field Sources: %q occurs twice", name))
 		}
 	}
 	if c.Handler == nil {
@@ -74,35 +75,35 @@ func (c MergeConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Merge makes one stream of operations of several sources. Make it with [NewMerge];
-// all methods are safe for concurrent use. It has no goroutine.
+// Merge merges the pods of several sources into one stream of operations. Create it with
+// [NewMerge]; all methods are safe for concurrent use. It starts no goroutine.
 //
-// Each pod that it delivers has the name of its source as the annotation
-// [podspec.SourceAnnotation], whatever the source's pod has there. A pod with another
-// value or none is copied once: as long as the source defines the same object, Merge
-// delivers the same copy.
+// Each delivered pod has the name of its source as the annotation
+// [podspec.SourceAnnotation]. If the source's pod has another value or no such annotation,
+// Merge copies the pod once: as long as the source passes the same object, Merge delivers
+// the same copy.
 //
-// A pod that two sources define, by UID or by name, belongs to the source that defined
-// it first, for as long as that source does, and is a [Conflict] of the other source.
-// Then the other source gets it: as an update if both pods have one UID; otherwise the
-// one pod is removed and the other added. A restarted process does not know which
-// source was first: the first to call Set gets the pod. A mirror pod and its static
-// pod are not the same pod.
+// If two sources define pods with the same UID or the same name, the source that defined
+// its pod first keeps it for as long as it defines it, and the pod of the other source is a
+// [Conflict]. When the first source no longer defines the pod, the pod of the other source
+// replaces it: as an update if both have the same UID, otherwise as a removal and an
+// addition. After a restart of the process, the first source that calls Set gets the pod. A
+// mirror pod and its static pod do not conflict.
 type Merge struct {
 	cfg MergeConfig
 
-	// step serialises changes, is held during callbacks, and guards held and copies.
+	// step serialises changes, is held during callbacks, and guards owners and copies.
 	step   sync.Mutex
-	held   map[claim]string                       // the source that each claim belongs to
-	copies map[string]map[*corev1.Pod]*corev1.Pod // by source: its pods without its name, and their copies
+	owners map[podKey]string                      // the source of the pod that has the key
+	copies map[string]map[*corev1.Pod]*corev1.Pod // by source: its pods without its annotation, and their copies
 
-	mu        sync.Mutex // guards the rest, and is never held during callbacks
+	mu        sync.Mutex // guards the fields below, and is never held during callbacks
 	defined   map[string][]*corev1.Pod
 	pods      []*corev1.Pod
 	conflicts []Conflict
 }
 
-// NewMerge returns a Merge that waits for all its sources.
+// NewMerge returns a Merge without pods. None of its sources has delivered pods yet.
 func NewMerge(cfg MergeConfig) (*Merge, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("podmanager: invalid config: %w", err)
@@ -121,39 +122,39 @@ func NewMerge(cfg MergeConfig) (*Merge, error) {
 	}, nil
 }
 
-// Source returns a function that calls [Merge.Set] for the source of this name, to give
-// to the Run of a source. A name that is not in the config is a mistake in the program:
-// the pods are dropped, and an error is logged.
+// Source returns a function that calls [Merge.Set] for the source with this name. Pass it
+// to the Run method of the source. If the name is not in the config, which is a programming
+// error, the function drops the pods and logs an error.
 func (m *Merge) Source(name string) func(ctx context.Context, pods []*corev1.Pod) {
 	return func(ctx context.Context, pods []*corev1.Pod) {
 		if err := m.Set(ctx, name, pods); err != nil {
-			m.cfg.Logger.ErrorContext(ctx, "pods dropped", "source", name, "err", err)
+			m.cfg.Logger.ErrorContext(ctx, "dropped pods of an unknown source", "source", name, "err", err)
 		}
 	}
 }
 
 // Set replaces the pods of one source, and returns when the Handler has returned. It
-// fails only if the config has no such source. The pods are kept and never modified; the
-// caller must not modify them either. The slice is not kept.
+// returns an error only if the config has no such source. The pods are retained and never
+// modified; the caller must not modify them either. The slice is not retained.
 func (m *Merge) Set(ctx context.Context, source string, pods []*corev1.Pod) error {
 	if !slices.Contains(m.cfg.Sources, source) {
-		return fmt.Errorf("podmanager: no source %q", source)
+		return fmt.Errorf("podmanager: unknown source %q", source)
 	}
 	m.step.Lock()
 	defer m.step.Unlock()
-	pods = m.stamp(source, pods)
+	pods = m.annotate(source, pods)
 
 	m.mu.Lock()
 	_, answered := m.defined[source]
 	m.defined[source] = pods
-	merged := merge(m.cfg.Sources, m.defined, m.held)
+	merged := merge(m.cfg.Sources, m.defined, m.owners)
 	before, known := m.pods, m.conflicts
 	m.pods, m.conflicts = slices.Clip(merged.pods), merged.conflicts
 	m.mu.Unlock()
 
-	m.held = merged.held
+	m.owners = merged.owners
 	change := Change{Source: source, Ops: Diff(before, merged.pods), Pods: slices.Clip(merged.pods), Unanswered: m.Unanswered()}
-	m.report(ctx, known, merged.conflicts)
+	m.reportConflicts(ctx, known, merged.conflicts)
 	for _, op := range change.Ops {
 		m.cfg.Logger.InfoContext(ctx, "pod operation", "op", op.Type.String(),
 			"pod", nameOf(op.Pod).String(), "podUID", string(op.Pod.UID), "source", source)
@@ -164,8 +165,8 @@ func (m *Merge) Set(ctx context.Context, source string, pods []*corev1.Pod) erro
 	return nil
 }
 
-// Unanswered returns the sources that have not called Set yet, in the order of the
-// config. The slice is the caller's.
+// Unanswered returns the sources that have not called Set yet, in the order of the config.
+// The caller owns the slice.
 func (m *Merge) Unanswered() (names []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -177,53 +178,54 @@ func (m *Merge) Unanswered() (names []string) {
 	return names
 }
 
-// Conflicts returns the pods that are left out, in the order of the sources. The slice
-// is the caller's.
+// Conflicts returns the pods that are ignored because of a conflict, in the order of the
+// sources. The caller owns the slice.
 func (m *Merge) Conflicts() []Conflict {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.conflicts)
 }
 
-// stamp returns the pods with the name of their source. It leaves out nil pods.
-func (m *Merge) stamp(source string, pods []*corev1.Pod) []*corev1.Pod {
+// annotate returns the pods with the name of their source as an annotation, without nil
+// pods.
+func (m *Merge) annotate(source string, pods []*corev1.Pod) []*corev1.Pod {
 	before, now := m.copies[source], make(map[*corev1.Pod]*corev1.Pod)
-	stamped := make([]*corev1.Pod, 0, len(pods))
+	annotated := make([]*corev1.Pod, 0, len(pods))
 	for _, pod := range pods {
 		if pod == nil {
 			continue
 		}
 		if value, ok := pod.Annotations[podspec.SourceAnnotation]; ok && value == source {
-			stamped = append(stamped, pod)
+			annotated = append(annotated, pod)
 			continue
 		}
 		if now[pod] = before[pod]; now[pod] == nil {
-			now[pod] = stampedCopy(pod, source)
+			now[pod] = annotatedCopy(pod, source)
 		}
-		stamped = append(stamped, now[pod])
+		annotated = append(annotated, now[pod])
 	}
 	m.copies[source] = now
-	return stamped
+	return annotated
 }
 
-func stampedCopy(pod *corev1.Pod, source string) *corev1.Pod {
-	stamped := *pod
-	stamped.Annotations = make(map[string]string, len(pod.Annotations)+1)
-	maps.Copy(stamped.Annotations, pod.Annotations)
-	stamped.Annotations[podspec.SourceAnnotation] = source
-	return &stamped
+func annotatedCopy(pod *corev1.Pod, source string) *corev1.Pod {
+	annotated := *pod
+	annotated.Annotations = make(map[string]string, len(pod.Annotations)+1)
+	maps.Copy(annotated.Annotations, pod.Annotations)
+	annotated.Annotations[podspec.SourceAnnotation] = source
+	return &annotated
 }
 
-// report logs and reports which conflicts are new and which are gone.
-func (m *Merge) report(ctx context.Context, before, now []Conflict) {
-	added, gone := without(now, before), without(before, now)
+// reportConflicts logs new and resolved conflicts and calls the observer.
+func (m *Merge) reportConflicts(ctx context.Context, before, now []Conflict) {
+	added, resolved := without(now, before), without(before, now)
 	for _, c := range added {
-		m.cfg.Logger.WarnContext(ctx, "pod is left out: its UID or name is taken", c.attrs()...)
+		m.cfg.Logger.WarnContext(ctx, "ignored pod: another pod has its UID or name", c.attrs()...)
 	}
-	for _, c := range gone {
-		m.cfg.Logger.InfoContext(ctx, "conflict of a pod is gone", c.attrs()...)
+	for _, c := range resolved {
+		m.cfg.Logger.InfoContext(ctx, "pod conflict resolved", c.attrs()...)
 	}
-	if len(added)+len(gone) > 0 {
-		m.cfg.Observer.ConflictsChanged(added, gone)
+	if len(added)+len(resolved) > 0 {
+		m.cfg.Observer.ConflictsChanged(added, resolved)
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/kubeparts/kubeparts/podmanager"
 )
 
-// mergeBed is a Merge of a file, an http and an api source, and what it has told.
+// mergeBed is a Merge of a file, an http and an api source, with its recorded changes.
 type mergeBed struct {
 	*podmanager.Merge
 	t       *testing.T
@@ -51,7 +51,7 @@ func newMergeBed(t *testing.T) *mergeBed {
 	return b
 }
 
-// set gives a source's pods and wants these operations.
+// set sets a source's pods and requires these operations.
 func (b *mergeBed) set(source string, pods []*corev1.Pod, want ...string) {
 	b.t.Helper()
 	b.changes = nil
@@ -76,7 +76,7 @@ func images(pods []*corev1.Pod) string {
 	return strings.Join(list, ", ")
 }
 
-func TestMergeConfigNamesEveryProblem(t *testing.T) {
+func TestMergeConfig_ValidateReportsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := podmanager.NewMerge(podmanager.MergeConfig{})
 	require.ErrorContains(t, err, "podmanager: invalid config")
@@ -84,10 +84,10 @@ func TestMergeConfigNamesEveryProblem(t *testing.T) {
 	require.ErrorContains(t, err, "field Handler is required")
 	err = podmanager.MergeConfig{Sources: []string{"a", "", "a"}}.Validate()
 	require.ErrorContains(t, err, "the name at 1 is empty")
-	require.ErrorContains(t, err, `"a" is there twice`)
+	require.ErrorContains(t, err, `"a" occurs twice`)
 }
 
-func TestEachSourceAnswersForItself(t *testing.T) {
+func TestMerge_SourcesAreIndependent(t *testing.T) {
 	t.Parallel()
 	b := newMergeBed(t)
 	require.Equal(t, []string{"file", "http", "api"}, b.Unanswered())
@@ -105,24 +105,24 @@ func TestEachSourceAnswersForItself(t *testing.T) {
 	require.Equal(t, "b i:1", images(b.changes[0].Pods))
 	require.Equal(t, []string{"api"}, b.Unanswered(), "it can't keep others from ending their pods")
 
-	require.ErrorContains(t, b.Set(t.Context(), "nobody", nil), `no source "nobody"`)
+	require.ErrorContains(t, b.Set(t.Context(), "nobody", nil), `unknown source "nobody"`)
 	b.Source("nobody")(t.Context(), nil)
 	b.Source("api")(t.Context(), pods(podOf("c", "u3", "i:1")))
-	require.Contains(t, b.log.String(), `level=ERROR msg="pods dropped" source=nobody`)
+	require.Contains(t, b.log.String(), `level=ERROR msg="dropped pods of an unknown source" source=nobody`)
 	require.Equal(t, 4, strings.Count(b.log.String(), `msg="pod operation"`), "each operation is one line")
 	require.Contains(t, b.log.String(), `msg="pod operation" op=REMOVE pod=default/a podUID=u1 source=http`)
 }
 
-func TestAPodOfTwoSourcesStaysWithTheFirst(t *testing.T) {
+func TestMerge_PodOfTwoSourcesStaysWithTheFirst(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ uid, conflict, other string }{
 		"another UID": {
-			"u2", "pod default/a (UID u2) of source file is left out: source http has a pod of this name",
-			"pod default/a (UID u1) of source http is left out: source file has a pod of this name",
+			"u2", "ignored pod default/a (UID u2) of source file: source http has a pod with this name",
+			"ignored pod default/a (UID u1) of source http: source file has a pod with this name",
 		},
 		"the same UID": {
-			"u1", "pod default/a (UID u1) of source file is left out: source http has a pod of this UID and name",
-			"pod default/a (UID u1) of source http is left out: source file has a pod of this UID and name",
+			"u1", "ignored pod default/a (UID u1) of source file: source http has a pod with this UID and name",
+			"ignored pod default/a (UID u1) of source http: source file has a pod with this UID and name",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestAPodOfTwoSourcesStaysWithTheFirst(t *testing.T) {
 			b.set("http", pods(podOf("a", "u1", "i:3")), "UPDATE u1")
 			require.Equal(t, []string{"+ " + c.conflict}, b.told, "once")
 
-			// And goes over when that one gives it no more.
+			// The pod moves to the other source when the first no longer defines it.
 			if c.uid == "u1" {
 				b.set("http", nil, "UPDATE u1")
 			} else {
@@ -145,13 +145,13 @@ func TestAPodOfTwoSourcesStaysWithTheFirst(t *testing.T) {
 			b.set("http", pods(podOf("a", "u1", "i:3")))
 			require.Len(t, b.Conflicts(), 1, "now it is the other's")
 			require.Equal(t, []string{"+ " + c.conflict, "- " + c.conflict, "+ " + c.other}, b.told)
-			require.Equal(t, 2, strings.Count(b.log.String(), `level=WARN msg="pod is left out: its UID or name is taken" pod=default/a`))
-			require.Equal(t, 1, strings.Count(b.log.String(), `level=INFO msg="conflict of a pod is gone" pod=default/a podUID=`+c.uid+` source=file`))
+			require.Equal(t, 2, strings.Count(b.log.String(), `level=WARN msg="ignored pod: another pod has its UID or name" pod=default/a`))
+			require.Equal(t, 1, strings.Count(b.log.String(), `level=INFO msg="pod conflict resolved" pod=default/a podUID=`+c.uid+` source=file`))
 		})
 	}
 }
 
-func TestMerge_OfTwoWithoutTheNameTheEarlierGetsIt(t *testing.T) {
+func TestMerge_FreedNameGoesToTheFirstSourceInOrder(t *testing.T) {
 	t.Parallel()
 	b := newMergeBed(t)
 	b.set("http", pods(podOf("a", "u1", "i:1")), "ADD u1")
@@ -164,21 +164,21 @@ func TestMerge_OfTwoWithoutTheNameTheEarlierGetsIt(t *testing.T) {
 	b.set("http", nil, "REMOVE u1", "ADD u3") // api defined it before file
 }
 
-func TestConflict_NamesTheSourcesOfUIDAndName(t *testing.T) {
+func TestConflict_StringHasSourcesOfUIDAndName(t *testing.T) {
 	t.Parallel()
 	b := newMergeBed(t)
 	b.set("file", pods(podOf("a", "u1", "i:1")), "ADD u1")
 	b.set("http", pods(podOf("b", "u2", "i:1")), "ADD u2")
 	b.set("api", pods(podOf("c", "u1", "i:1"), podOf("b", "u1", "i:1")))
 	require.Len(t, b.Conflicts(), 2)
-	require.Equal(t, "pod default/c (UID u1) of source api is left out: source file has a pod of this UID", b.Conflicts()[0].String())
-	require.Equal(t, "pod default/b (UID u1) of source api is left out: source file has a pod of this UID, and source http one of this name",
+	require.Equal(t, "ignored pod default/c (UID u1) of source api: source file has a pod with this UID", b.Conflicts()[0].String())
+	require.Equal(t, "ignored pod default/b (UID u1) of source api: source file has a pod with this UID, and source http has a pod with this name",
 		b.Conflicts()[1].String())
 }
 
 // A pod that changes hands is an update even if nothing else is different: a static pod
 // and a pod of the API server are not treated alike.
-func TestMerge_ThePodOfAnotherSourceIsAnUpdate(t *testing.T) {
+func TestMerge_SamePodFromAnotherSourceIsAnUpdate(t *testing.T) {
 	t.Parallel()
 	b := newMergeBed(t)
 	b.set("file", pods(podOf("a", "u1", "i:1")), "ADD u1")
@@ -187,7 +187,7 @@ func TestMerge_ThePodOfAnotherSourceIsAnUpdate(t *testing.T) {
 	require.False(t, podspec.IsStatic(b.changes[0].Pods[0]))
 }
 
-func TestAnEditKeepsTheNameWithItsSource(t *testing.T) {
+func TestMerge_EditedPodKeepsItsName(t *testing.T) {
 	t.Parallel()
 	b := newMergeBed(t)
 	b.set("http", pods(podOf("a", "u1", "i:1")), "ADD u1")
@@ -196,7 +196,7 @@ func TestAnEditKeepsTheNameWithItsSource(t *testing.T) {
 	require.Len(t, b.Conflicts(), 1)
 }
 
-func TestTwoPodsOfOneNameFromOneSource(t *testing.T) {
+func TestMerge_TwoPodsOfOneNameFromOneSource(t *testing.T) {
 	t.Parallel()
 	b := newMergeBed(t)
 	same := podOf("b", "u3", "i:1")
@@ -204,7 +204,7 @@ func TestTwoPodsOfOneNameFromOneSource(t *testing.T) {
 	require.Len(t, b.Conflicts(), 2)
 }
 
-func TestAMirrorIsNotItsPod(t *testing.T) {
+func TestMerge_MirrorDoesNotConflictWithItsPod(t *testing.T) {
 	t.Parallel()
 	b := newMergeBed(t)
 	mirror := podOf("a", "m1", "i:1")
@@ -217,7 +217,7 @@ func TestAMirrorIsNotItsPod(t *testing.T) {
 // What sources say in whatever order: the pods have each name and each UID once, no pod
 // is missing whose name and UID are free, nobody loses a pod that it still gives, and
 // the operations add up.
-func TestMergeAgreesWithItsRules(t *testing.T) {
+func TestMerge_RandomOperations(t *testing.T) {
 	t.Parallel()
 	for run := range 100 {
 		seed := rand.Uint64()
@@ -289,7 +289,7 @@ func requireMerged(t *testing.T, given map[string][]*corev1.Pod, source string, 
 	}
 }
 
-func TestSourcesAndReadersTogether(t *testing.T) {
+func TestMerge_ConcurrentSourcesAndReaders(t *testing.T) {
 	t.Parallel()
 	told := 0 // the Handler is called by one at a time
 	m, err := podmanager.NewMerge(podmanager.MergeConfig{

@@ -13,15 +13,15 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// PodClient is what a [MirrorClient] asks of the API server, for the pods of one
+// PodClient has the API server requests that a [MirrorClient] sends, for the pods of one
 // namespace. It is a part of client-go's PodInterface.
 type PodClient interface {
 	// Get returns a pod by name.
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (*corev1.Pod, error)
-	// Create makes a pod, and fails with AlreadyExists if the name is taken.
+	// Create creates a pod. It returns an AlreadyExists error if a pod has the name.
 	Create(ctx context.Context, pod *corev1.Pod, opts metav1.CreateOptions) (*corev1.Pod, error)
-	// Delete deletes a pod, and fails with Conflict if opts has a precondition
-	// that it does not meet.
+	// Delete deletes a pod. It returns a Conflict error if the pod does not meet a
+	// precondition in opts.
 	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
 }
 
@@ -33,12 +33,12 @@ type MirrorConfig struct {
 	//
 	// Required.
 	Pods func(namespace string) PodClient
-	// Node returns this node as the API server has it, from a lister or a client.
-	// It owns the mirrors. Required.
+	// Node returns the API server's Node object of this node, from a lister or a client. It
+	// becomes the owner of the mirrors. Required.
 	Node func(ctx context.Context) (*corev1.Node, error)
 }
 
-// Validate reports every problem with c, joined.
+// Validate returns all problems with c as one joined error.
 func (c MirrorConfig) Validate() error {
 	var errs []error
 	if c.Pods == nil {
@@ -50,8 +50,8 @@ func (c MirrorConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// MirrorClient creates and deletes mirror pods at the API server. Make it with
-// [NewMirrorClient]; its methods may be called from any goroutine. It keeps nothing.
+// MirrorClient creates and deletes mirror pods at the API server. Create it with
+// [NewMirrorClient]; its methods may be called from any goroutine. It has no state.
 type MirrorClient struct{ cfg MirrorConfig }
 
 // NewMirrorClient returns a client for mirror pods. It starts nothing.
@@ -62,9 +62,9 @@ func NewMirrorClient(cfg MirrorConfig) (*MirrorClient, error) {
 	return &MirrorClient{cfg: cfg}, nil
 }
 
-// Apply does what a plan says, in order: see [PlanMirrors]. An action that fails
-// keeps none of the others back; where the deletion fails there is no creation. The
-// error joins what went wrong, and a plan made later has it again.
+// Apply carries out a plan of [PlanMirrors] in order. If an action fails, Apply continues
+// with the next action; if the deletion of an action fails, its creation is skipped. The
+// returned error joins all errors. A later plan contains the failed actions again.
 func (c *MirrorClient) Apply(ctx context.Context, plan []MirrorAction) error {
 	var errs []error
 	for _, action := range plan {
@@ -88,13 +88,13 @@ func (c *MirrorClient) apply(ctx context.Context, action MirrorAction) error {
 	return nil
 }
 
-// Create makes the mirror of a static pod: the pod itself, with its hash in the
-// mirror annotation and the node as its owner. The pod is not modified. If its mirror
-// exists already, in this version, that is success.
+// Create creates the mirror of a static pod: a copy of the pod with its hash in the mirror
+// annotation and the node as its owner. The pod is not modified. If the mirror of this
+// version of the pod exists already, Create returns nil.
 //
-// It fails if the pod is no static pod, or has no hash to tell its versions apart;
-// if the node is not to be had, has no UID yet or is being deleted, for whatever it
-// owns would be collected with it; and if another pod has the name.
+// It returns an error if the pod is not static or has no hash annotation, which identifies
+// its version; if the node cannot be read, has no UID yet or is being deleted, because the
+// API server would delete the mirror with it; and if another pod has the name.
 func (c *MirrorClient) Create(ctx context.Context, static *corev1.Pod) error {
 	if err := c.create(ctx, static); err != nil {
 		return fmt.Errorf("create mirror of pod %s: %w", nameOf(static), err)
@@ -106,9 +106,9 @@ func (c *MirrorClient) create(ctx context.Context, static *corev1.Pod) error {
 	hash := static.Annotations[podspec.HashAnnotation]
 	switch {
 	case !podspec.IsStatic(static) || podspec.IsMirror(static):
-		return errors.New("it is not a static pod")
+		return errors.New("the pod is not static")
 	case hash == "":
-		return fmt.Errorf("it has no annotation %s", podspec.HashAnnotation)
+		return fmt.Errorf("the pod has no annotation %s", podspec.HashAnnotation)
 	}
 	owner, err := c.owner(ctx)
 	if err != nil {
@@ -119,24 +119,24 @@ func (c *MirrorClient) create(ctx context.Context, static *corev1.Pod) error {
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	// What Create returns beside an error is empty, and says nothing about whom
-	// the name belongs to.
-	there, getErr := pods.Get(ctx, static.Name, metav1.GetOptions{})
+	// The pod that Create returns with an error is empty, so get the existing pod.
+	existing, getErr := pods.Get(ctx, static.Name, metav1.GetOptions{})
 	switch {
 	case getErr != nil:
-		return errors.Join(err, fmt.Errorf("look at the pod that exists: %w", getErr))
-	case there == nil:
+		return errors.Join(err, fmt.Errorf("get the existing pod: %w", getErr))
+	case existing == nil:
 		return err
-	case there.DeletionTimestamp == nil && Mirrors(there, static):
+	case existing.DeletionTimestamp == nil && Mirrors(existing, static):
 		return nil
-	case podspec.IsMirror(there):
-		return fmt.Errorf("an older mirror is still there, with UID %s: %w", there.UID, err)
+	case podspec.IsMirror(existing):
+		return fmt.Errorf("an older mirror pod with UID %s still exists: %w", existing.UID, err)
 	default:
-		return fmt.Errorf("the name belongs to a pod that is no mirror, with UID %s: %w", there.UID, err)
+		return fmt.Errorf("the pod with this name, UID %s, is not a mirror: %w", existing.UID, err)
 	}
 }
 
-// owner makes the API server collect mirrors together with their node.
+// owner returns a reference to the node, so that the API server deletes mirrors together
+// with their node.
 func (c *MirrorClient) owner(ctx context.Context) (metav1.OwnerReference, error) {
 	node, err := c.cfg.Node(ctx)
 	switch {
@@ -152,21 +152,22 @@ func (c *MirrorClient) owner(ctx context.Context) (metav1.OwnerReference, error)
 	}, nil
 }
 
-// mirrorOf shares with the static pod what nobody changes.
+// mirrorOf returns a mirror of the static pod. It shares the fields that are never changed
+// with the static pod.
 func mirrorOf(static *corev1.Pod, hash string, owner metav1.OwnerReference) *corev1.Pod {
 	mirror := *static
-	mirror.UID, mirror.ResourceVersion = "", "" // the API server's to give
+	mirror.UID, mirror.ResourceVersion = "", "" // set by the API server
 	mirror.Annotations = maps.Clone(static.Annotations)
 	mirror.Annotations[podspec.MirrorAnnotation] = hash
 	mirror.OwnerReferences = []metav1.OwnerReference{owner}
 	return &mirror
 }
 
-// Delete deletes a mirror without grace, for it has no containers, and only if it has
-// the UID that the given one has: never a successor of its name. When it returns nil
-// that mirror is gone, whoever deleted it.
+// Delete deletes a mirror with grace period 0, because it has no containers. It uses
+// mirror's UID as a precondition, so it never deletes a newer pod with the same name. When
+// it returns nil, the mirror no longer exists, even if another client deleted it.
 //
-// It fails if the pod is no mirror or has no UID.
+// It returns an error if the pod is not a mirror or has no UID.
 func (c *MirrorClient) Delete(ctx context.Context, mirror *corev1.Pod) error {
 	if err := c.delete(ctx, mirror); err != nil {
 		return fmt.Errorf("delete mirror pod %s: %w", nameOf(mirror), err)
@@ -177,16 +178,16 @@ func (c *MirrorClient) Delete(ctx context.Context, mirror *corev1.Pod) error {
 func (c *MirrorClient) delete(ctx context.Context, mirror *corev1.Pod) error {
 	switch {
 	case !podspec.IsMirror(mirror):
-		return errors.New("it is not a mirror")
+		return errors.New("the pod is not a mirror")
 	case mirror.UID == "":
-		return errors.New("it has no UID")
+		return errors.New("the pod has no UID")
 	}
 	err := c.cfg.Pods(mirror.Namespace).Delete(ctx, mirror.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64(0)),
 		Preconditions:      &metav1.Preconditions{UID: &mirror.UID},
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // it is gone, or the name is another's by now
+		return nil // it no longer exists, or another pod has its name
 	}
 	return err
 }

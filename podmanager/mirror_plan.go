@@ -6,47 +6,50 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// MirrorAction is what has to be done about one mirror pod: delete one, create
-// one, or both, in this order.
+// MirrorAction is a change at the API server: delete a mirror pod, create a mirror pod, or
+// delete one and then create its replacement.
 type MirrorAction struct {
-	// Delete is the mirror to delete, this one and no other of its name; nil if none.
+	// Delete is the mirror pod to delete, identified by its UID; nil if the action deletes
+	// none.
 	Delete *corev1.Pod
-	// Create is the static pod to create a mirror of; nil if none.
+	// Create is the static pod whose mirror is to be created; nil if the action creates
+	// none.
 	Create *corev1.Pod
-	// Reason says why, in a few words for a log.
+	// Reason is the cause of the action, one of the constants below.
 	Reason string
 }
 
 // The reasons of a [MirrorAction].
 const (
-	// MirrorMissing says that a static pod has no mirror.
+	// MirrorMissing means that a static pod has no mirror.
 	MirrorMissing = "the static pod has no mirror"
-	// MirrorOutdated says that the mirror is of another version of the static pod.
-	MirrorOutdated = "the mirror is not of this version of the static pod"
-	// MirrorDeleted says that somebody deletes the mirror, which ends no static pod.
+	// MirrorOutdated means that the mirror shows another version of the static pod.
+	MirrorOutdated = "the mirror shows another version of the static pod"
+	// MirrorDeleted means that a client deletes the mirror. That does not terminate the
+	// static pod.
 	MirrorDeleted = "the mirror is being deleted"
-	// MirrorOrphaned says that there is no static pod that the mirror belongs to.
+	// MirrorOrphaned means that no static pod has the mirror's name.
 	MirrorOrphaned = "the mirror has no static pod"
 )
 
-// PlanMirrors returns what has to be done so that each static pod among pods has
-// exactly one mirror, which says what the pod says, and so that no other mirrors are
-// left. Both lists are as [Manager.GetPodsAndMirrorPods] returns them. Nothing is
-// modified, and the result follows their order.
+// PlanMirrors returns the actions after which each static pod in pods has exactly one
+// mirror, which shows its current version, and no other mirrors exist. Pass both lists as
+// [Manager.GetPodsAndMirrorPods] returns them. They are not modified, and the result
+// follows their order.
 //
-// A mirror without a static pod is left alone if keep, which may be nil, returns true
-// for it: while the pod that it shows is still terminating, users should see that.
+// A mirror without a static pod is not deleted if keep returns true for it, so that users
+// can see a pod that is still terminating. keep may be nil.
 //
-// A static pod without a hash has no versions to compare: its mirror, if there is
-// one, stays.
+// A static pod without a hash annotation has no version to compare, so its mirror is never
+// replaced as outdated.
 //
-// It is to be called for all pods, those that have finished included: a mirror that
-// is deleted comes back for as long as its pod is wanted.
+// Pass all pods, including finished ones, so that a deleted mirror is created again for as
+// long as a source defines its pod.
 func PlanMirrors(pods, mirrors []*corev1.Pod, keep func(mirror *corev1.Pod) bool) (plan []MirrorAction) {
 	mirrorOf, podOf := lastOfName(mirrors), lastOfName(pods)
 	for _, pod := range pods {
 		if !podspec.IsStatic(pod) || podOf[nameOf(pod)] != pod {
-			continue // a predecessor has given its name, and its mirror, away
+			continue // a newer pod has this pod's name, and therefore the mirror
 		}
 		switch mirror := mirrorOf[nameOf(pod)]; {
 		case mirror == nil:
@@ -67,8 +70,8 @@ func PlanMirrors(pods, mirrors []*corev1.Pod, keep func(mirror *corev1.Pod) bool
 	return plan
 }
 
-// Mirrors says whether mirror is the mirror of pod in the version at hand: it has
-// its name and namespace, and the hash that pod's source gave it.
+// Mirrors reports whether mirror is the mirror of this version of pod: it has the pod's
+// name and namespace, and the hash that the source set on the pod.
 func Mirrors(mirror, pod *corev1.Pod) bool {
 	of, ok := mirror.Annotations[podspec.MirrorAnnotation]
 	return ok && of != "" && of == pod.Annotations[podspec.HashAnnotation] && nameOf(mirror) == nameOf(pod)

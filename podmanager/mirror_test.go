@@ -20,8 +20,8 @@ import (
 	"github.com/kubeparts/kubeparts/podmanager"
 )
 
-// podInterface has the methods of client-go's typed pod client as they are there,
-// among them those that nobody here calls.
+// podInterface has the methods of client-go's typed pod client as they are there, including
+// those that this package does not call.
 type podInterface interface {
 	Create(ctx context.Context, pod *corev1.Pod, opts metav1.CreateOptions) (*corev1.Pod, error)
 	Update(ctx context.Context, pod *corev1.Pod, opts metav1.UpdateOptions) (*corev1.Pod, error)
@@ -130,7 +130,7 @@ func (s *apiServer) clientOn(t *testing.T, node *corev1.Node, err error) *podman
 	return c
 }
 
-func TestMirrorConfigNamesEveryProblem(t *testing.T) {
+func TestMirrorConfig_ValidateReportsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := podmanager.NewMirrorClient(podmanager.MirrorConfig{})
 	require.ErrorContains(t, err, "podmanager: invalid config")
@@ -138,7 +138,7 @@ func TestMirrorConfigNamesEveryProblem(t *testing.T) {
 	require.ErrorContains(t, err, "field Node is required")
 }
 
-func TestAMirrorIsThePodWithItsHashAndItsNode(t *testing.T) {
+func TestMirrorClient_CreateSetsHashAndOwner(t *testing.T) {
 	t.Parallel()
 	s, static := newAPIServer(), staticPod("web-n1", "u1")
 	before := static.DeepCopy()
@@ -155,7 +155,7 @@ func TestAMirrorIsThePodWithItsHashAndItsNode(t *testing.T) {
 	require.EqualValues(t, "made-1", mirror.UID)
 }
 
-func TestNoMirrorIsCreatedWithoutAnOwner(t *testing.T) {
+func TestMirrorClient_CreateRequiresAnOwner(t *testing.T) {
 	t.Parallel()
 	deleting := node()
 	deleting.DeletionTimestamp = &metav1.Time{}
@@ -179,18 +179,18 @@ func TestNoMirrorIsCreatedWithoutAnOwner(t *testing.T) {
 	}
 }
 
-func TestWhatHasNoMirror(t *testing.T) {
+func TestMirrorClient_CreateRefusesOtherPods(t *testing.T) {
 	t.Parallel()
 	unhashed := staticPod("web-n1", "u1")
 	delete(unhashed.Annotations, podspec.HashAnnotation)
 	s := newAPIServer()
-	require.ErrorContains(t, s.client(t).Create(t.Context(), apiPod("a", "u")), "it is not a static pod")
-	require.ErrorContains(t, s.client(t).Create(t.Context(), mirrorPod("a", "u", "h")), "it is not a static pod")
-	require.ErrorContains(t, s.client(t).Create(t.Context(), unhashed), "it has no annotation kubernetes.io/config.hash")
+	require.ErrorContains(t, s.client(t).Create(t.Context(), apiPod("a", "u")), "the pod is not static")
+	require.ErrorContains(t, s.client(t).Create(t.Context(), mirrorPod("a", "u", "h")), "the pod is not static")
+	require.ErrorContains(t, s.client(t).Create(t.Context(), unhashed), "the pod has no annotation kubernetes.io/config.hash")
 	require.Empty(t, s.calls)
 }
 
-func TestANameThatIsTaken(t *testing.T) {
+func TestMirrorClient_CreateWithExistingPod(t *testing.T) {
 	t.Parallel()
 	deleting := mirrorPod("web-n1", "m1", "u1")
 	deleting.DeletionTimestamp = &metav1.Time{}
@@ -199,10 +199,10 @@ func TestANameThatIsTaken(t *testing.T) {
 		want  string
 	}{
 		"by the mirror":                {mirrorPod("web-n1", "m1", "u1"), ""},
-		"by an older mirror":           {mirrorPod("web-n1", "m1", "u0"), "an older mirror is still there, with UID m1"},
-		"by the mirror, going":         {deleting, "an older mirror is still there, with UID m1"},
-		"by a pod that is no mirror":   {apiPod("web-n1", "u9"), "the name belongs to a pod that is no mirror, with UID u9"},
-		"by a mirror without any hash": {mirrorPod("web-n1", "m1", ""), "an older mirror is still there"},
+		"by an older mirror":           {mirrorPod("web-n1", "m1", "u0"), "an older mirror pod with UID m1 still exists"},
+		"by the mirror, going":         {deleting, "an older mirror pod with UID m1 still exists"},
+		"by a pod that is no mirror":   {apiPod("web-n1", "u9"), "the pod with this name, UID u9, is not a mirror"},
+		"by a mirror without any hash": {mirrorPod("web-n1", "m1", ""), "an older mirror pod"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -219,10 +219,10 @@ func TestANameThatIsTaken(t *testing.T) {
 	}
 	s := newAPIServer(mirrorPod("web-n1", "m1", "u1"))
 	s.fail["get"] = errors.New("boom")
-	require.ErrorContains(t, s.client(t).Create(t.Context(), staticPod("web-n1", "u1")), "look at the pod that exists: boom")
+	require.ErrorContains(t, s.client(t).Create(t.Context(), staticPod("web-n1", "u1")), "get the existing pod: boom")
 }
 
-func TestOnlyThatMirrorIsDeleted(t *testing.T) {
+func TestMirrorClient_DeleteUsesTheUID(t *testing.T) {
 	t.Parallel()
 	s := newAPIServer(mirrorPod("web-n1", "m2", "u1"))
 	c := s.client(t)
@@ -234,8 +234,8 @@ func TestOnlyThatMirrorIsDeleted(t *testing.T) {
 
 	s.fail["delete"] = errors.New("boom")
 	require.EqualError(t, c.Delete(t.Context(), mirrorPod("web-n1", "m2", "u1")), "delete mirror pod default/web-n1: boom")
-	require.ErrorContains(t, c.Delete(t.Context(), staticPod("web-n1", "u1")), "it is not a mirror")
-	require.ErrorContains(t, c.Delete(t.Context(), mirrorPod("web-n1", "", "u1")), "it has no UID")
+	require.ErrorContains(t, c.Delete(t.Context(), staticPod("web-n1", "u1")), "the pod is not a mirror")
+	require.ErrorContains(t, c.Delete(t.Context(), mirrorPod("web-n1", "", "u1")), "the pod has no UID")
 }
 
 func TestPlanMirrors(t *testing.T) {
@@ -291,7 +291,7 @@ func describe(a podmanager.MirrorAction) string {
 	}
 }
 
-func TestAnActionThatFailsKeepsNoOtherBack(t *testing.T) {
+func TestMirrorClient_ApplyContinuesAfterAFailure(t *testing.T) {
 	t.Parallel()
 	s := newAPIServer()
 	s.fail["delete"] = errors.New("boom")
@@ -310,7 +310,7 @@ func TestAnActionThatFailsKeepsNoOtherBack(t *testing.T) {
 
 // Whatever is at the API server and however late we hear of it, applying plans ends
 // with one right mirror for each static pod, nothing else, and other pods untouched.
-func TestPlansConverge(t *testing.T) {
+func TestPlanMirrors_Converges(t *testing.T) {
 	t.Parallel()
 	for run := range 200 {
 		seed := rand.Uint64()

@@ -45,7 +45,7 @@ func (m *model) all(mirror bool) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(*m), func(p *corev1.Pod) bool { return podspec.IsMirror(p) != mirror })
 }
 
-func TestManagerAgreesWithTheModel(t *testing.T) {
+func TestManager_AgreesWithTheModel(t *testing.T) {
 	t.Parallel()
 	for run := range 200 {
 		seed := rand.Uint64()
@@ -147,7 +147,7 @@ func requireAgrees(t *testing.T, got *podmanager.Manager, want model) {
 	}
 }
 
-func TestReadersAndWritersTogether(t *testing.T) {
+func TestManager_ConcurrentReadersAndWriters(t *testing.T) {
 	t.Parallel()
 	m := podmanager.New()
 	var wg sync.WaitGroup

@@ -10,25 +10,27 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// OpType is what happened to a pod. The zero value is none.
+// OpType is the kind of an operation. The zero value means no operation.
 type OpType int
 
-// The operations are the kubelet's, and so are their names in text.
+// The operations and their names are those of the kubelet.
 const (
-	// Add: the pod is new.
+	// Add means that the pod is new.
 	Add OpType = iota + 1
-	// Update: what the pod should be has changed, or its source.
+	// Update means that the desired state of the pod or its source has changed.
 	Update
-	// Delete: the pod should end gracefully. It has a deletionTimestamp, and that, or
-	// what the pod should be, has changed. Its source defines it until it has ended.
+	// Delete means that the pod should terminate gracefully: it has a deletionTimestamp,
+	// and that, or another part of its desired state, has changed. Its source still defines
+	// it until it has terminated.
 	Delete
-	// Remove: no source defines the pod any more.
+	// Remove means that no source defines the pod any more.
 	Remove
-	// Reconcile: only the pod's status has changed at its source.
+	// Reconcile means that only the pod's status has changed at its source.
 	Reconcile
 )
 
-// String returns the name in capitals.
+// String returns the kubelet's name of the operation, such as ADD, or NONE for any other
+// value.
 func (t OpType) String() string {
 	switch t {
 	case Add:
@@ -46,18 +48,19 @@ func (t OpType) String() string {
 	}
 }
 
-// Op is one thing that happened to one pod.
+// Op is one operation on one pod.
 type Op struct {
 	Type OpType
-	// Pod is the pod as it is now, and for Remove as it was. It must not be modified.
+	// Pod is the current version of the pod, for Remove its last version. It must not be
+	// modified.
 	Pod *corev1.Pod
 }
 
 // Diff returns the operations that lead from one set of pods to another, at most one for
-// each UID: first the removals, in the order of before, so that a name is free when its
-// next pod is added, then the others in the order of now. Pods are compared by pointer
-// first, and then by what they ask for: labels, annotations, spec and deletion, whether
-// or not they have a hash. Neither set is modified.
+// each UID: first the removals in the order of before, so that a pod is removed before
+// another pod with its name is added, then the others in the order of now. Pods are
+// compared by pointer first, then by their desired state: labels, annotations, spec and
+// deletion, even if they have a hash annotation. Neither set is modified.
 //
 // A caller that passes the set of its last call as before may skip any number of sets:
 // the operations still lead to now.
@@ -89,7 +92,7 @@ func compare(old, pod *corev1.Pod) OpType {
 		return Add
 	case old == pod:
 		return 0
-	case !sameDesire(old, pod):
+	case !equalDesired(old, pod):
 		if pod.DeletionTimestamp != nil {
 			return Delete
 		}
@@ -101,21 +104,22 @@ func compare(old, pod *corev1.Pod) OpType {
 	}
 }
 
-// sameDesire reports whether two versions of a pod ask for the same.
-func sameDesire(a, b *corev1.Pod) bool {
+// equalDesired reports whether two versions of a pod have the same desired state.
+func equalDesired(a, b *corev1.Pod) bool {
 	return nameOf(a) == nameOf(b) &&
 		equality.Semantic.DeepEqual(a.DeletionTimestamp, b.DeletionTimestamp) &&
 		equality.Semantic.DeepEqual(a.DeletionGracePeriodSeconds, b.DeletionGracePeriodSeconds) &&
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
-		equality.Semantic.DeepEqual(notes(a), notes(b)) &&
+		equality.Semantic.DeepEqual(comparedAnnotations(a), comparedAnnotations(b)) &&
 		equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
-// notes returns the annotations without those that only record how the pod came to this
-// node. The source is not one of them: it decides whether the pod is static.
-func notes(pod *corev1.Pod) map[string]string {
-	notes := maps.Clone(pod.Annotations)
-	delete(notes, podspec.SeenAnnotation)
-	delete(notes, podspec.MirrorAnnotation)
-	return notes
+// comparedAnnotations returns the annotations without those that only record how the pod
+// came to this node. The source annotation is included, because it decides whether the pod
+// is static.
+func comparedAnnotations(pod *corev1.Pod) map[string]string {
+	compared := maps.Clone(pod.Annotations)
+	delete(compared, podspec.SeenAnnotation)
+	delete(compared, podspec.MirrorAnnotation)
+	return compared
 }

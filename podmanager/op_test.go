@@ -15,7 +15,7 @@ import (
 	"github.com/kubeparts/kubeparts/podmanager"
 )
 
-// podOf is a pod as a source gives it.
+// podOf returns a pod as a source delivers it.
 func podOf(name, uid, image string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(uid)},
@@ -30,7 +30,7 @@ func opTexts(ops []podmanager.Op) (list []string) {
 	return list
 }
 
-func TestWhichOperationAChangeIs(t *testing.T) {
+func TestDiff_OperationOfEachChange(t *testing.T) {
 	t.Parallel()
 	now := metav1.NewTime(time.Unix(1000, 0))
 	for name, c := range map[string]struct {
@@ -77,7 +77,7 @@ func TestWhichOperationAChangeIs(t *testing.T) {
 	require.Equal(t, "NONE", podmanager.OpType(0).String())
 }
 
-// Pods of an API server have no hash. What changes is seen all the same.
+// Pods of an API server have no hash. Their changes are detected nevertheless.
 func TestDiff_APIPods(t *testing.T) {
 	t.Parallel()
 	ends := metav1.NewTime(time.Unix(1000, 0))
@@ -121,16 +121,15 @@ func TestDiff_APIPods(t *testing.T) {
 	}
 }
 
-func TestANameIsFreeBeforeItsNextPodComes(t *testing.T) {
+func TestDiff_RemovesBeforeItAdds(t *testing.T) {
 	t.Parallel()
 	before := []*corev1.Pod{podOf("a", "u1", "i:1"), podOf("b", "u2", "i:1"), podOf("c", "u3", "i:1")}
 	now := []*corev1.Pod{podOf("b", "u5", "i:1"), podOf("a", "u4", "i:1"), before[2]}
 	require.Equal(t, []string{"REMOVE u1", "REMOVE u2", "ADD u5", "ADD u4"}, opTexts(podmanager.Diff(before, now)))
 }
 
-// However many sets are skipped, the operations lead from the one that was told to the
-// one that is.
-func TestOperationsLeadFromOneSetToAnother(t *testing.T) {
+// If sets are skipped, the operations lead from the last delivered set to the current one.
+func TestDiff_OperationsLeadToTheNewSet(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	var told []*corev1.Pod

@@ -11,12 +11,12 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Manager knows the pods that should be on this node. Make it with [New]; all
-// methods are safe for concurrent use.
+// Manager holds the pods that this node should run and their mirror pods. Make it with
+// [New]; all methods are safe for concurrent use.
 //
-// Pods that are given to it are kept and those that it returns are shared: neither
-// may be modified. The same holds for the slices that it returns. A UID is taken
-// to be unique; a pod without one is a pod with the UID "".
+// It retains the pods that are passed to it, and the pods and slices that it returns are
+// shared: none of them may be modified. UIDs must be unique; a pod without a UID is stored
+// under the UID "".
 type Manager struct {
 	mu      sync.RWMutex
 	pods    *index // without mirrors
@@ -24,30 +24,30 @@ type Manager struct {
 	changes coalesce.Signal
 }
 
-// New returns a Manager that knows no pod.
+// New returns a Manager without pods.
 func New() *Manager {
 	return &Manager{pods: newIndex(0), mirrors: newIndex(0)}
 }
 
-// SetPods replaces all pods and mirror pods by those in pods. Where a UID occurs
-// twice, the later one counts. The slice itself is not kept.
+// SetPods replaces all pods and mirror pods by those in pods. If a UID occurs twice, the
+// later pod is used. The slice itself is not retained.
 func (m *Manager) SetPods(pods []*corev1.Pod) {
-	fresh := Manager{pods: newIndex(len(pods)), mirrors: newIndex(0)}
+	next := Manager{pods: newIndex(len(pods)), mirrors: newIndex(0)}
 	for _, pod := range pods {
-		fresh.set(pod)
+		next.set(pod)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pods, m.mirrors = fresh.pods, fresh.mirrors
+	m.pods, m.mirrors = next.pods, next.mirrors
 	m.changes.Notify()
 }
 
-// AddPod makes pod known, a mirror or not. It is the same as [Manager.UpdatePod]:
-// sources repeat themselves.
+// AddPod adds a pod or a mirror pod. It does the same as [Manager.UpdatePod], because
+// sources may add a pod more than once.
 func (m *Manager) AddPod(pod *corev1.Pod) { m.UpdatePod(pod) }
 
-// UpdatePod puts pod in the place of the one with the same UID, or adds it if there
-// is none.
+// UpdatePod replaces the pod or mirror pod with the same UID, or adds pod if the UID is
+// unknown.
 func (m *Manager) UpdatePod(pod *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -56,8 +56,8 @@ func (m *Manager) UpdatePod(pod *corev1.Pod) {
 	}
 }
 
-// RemovePod forgets the pod with pod's UID. It does nothing if there is none;
-// the rest of pod may be out of date.
+// RemovePod removes the pod or mirror pod with pod's UID. It does nothing if the UID is
+// unknown. Only the UID of pod is used.
 func (m *Manager) RemovePod(pod *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,8 +67,8 @@ func (m *Manager) RemovePod(pod *corev1.Pod) {
 	}
 }
 
-// set is UpdatePod under the lock, and says whether anything changed. A pod whose
-// mirror annotation came or went moves to the other index.
+// set is UpdatePod with the lock held. It reports whether anything changed. A pod whose
+// mirror annotation was added or removed moves to the other index.
 func (m *Manager) set(pod *corev1.Pod) bool {
 	if podspec.IsMirror(pod) {
 		m.pods.remove(pod.UID)
@@ -78,23 +78,23 @@ func (m *Manager) set(pod *corev1.Pod) bool {
 	return m.pods.set(pod)
 }
 
-// snapshot lends both lists, as of one moment.
+// snapshot returns both lists, as of the same moment. They are shared.
 func (m *Manager) snapshot() (pods, mirrors []*corev1.Pod) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.pods.all(), m.mirrors.all()
 }
 
-// GetPods returns all pods that are not mirrors, in the order in which they were
-// added. The slice is shared and does not change any more.
+// GetPods returns all pods that are not mirrors, in the order in which they were added. The
+// slice is shared and never changes.
 func (m *Manager) GetPods() []*corev1.Pod {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.pods.all()
 }
 
-// GetPodsAndMirrorPods returns all pods, all mirror pods, and those of the mirror
-// pods that are orphans: no pod has their name.
+// GetPodsAndMirrorPods returns all pods, all mirror pods, and the orphaned mirror pods:
+// those whose name no pod has.
 func (m *Manager) GetPodsAndMirrorPods() (pods, mirrors, orphans []*corev1.Pod) {
 	pods, mirrors = m.snapshot()
 	if len(mirrors) == 0 {
@@ -109,8 +109,8 @@ func (m *Manager) GetPodsAndMirrorPods() (pods, mirrors, orphans []*corev1.Pod) 
 	return pods, mirrors, orphans
 }
 
-// GetPodByUID returns the pod with the given UID and whether there is one. A
-// mirror is not found by its UID: see [Manager.TranslatePodUID].
+// GetPodByUID returns the pod with the given UID, and reports whether it exists. It does
+// not return mirror pods: see [Manager.TranslatePodUID].
 func (m *Manager) GetPodByUID(uid types.UID) (*corev1.Pod, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -118,8 +118,8 @@ func (m *Manager) GetPodByUID(uid types.UID) (*corev1.Pod, bool) {
 	return pod, ok
 }
 
-// GetPodByName returns the pod of the given name that was added last, and whether
-// there is one.
+// GetPodByName returns the pod with the given name that was added last, and reports whether
+// it exists.
 func (m *Manager) GetPodByName(namespace, name string) (*corev1.Pod, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -130,7 +130,7 @@ func (m *Manager) GetPodByName(namespace, name string) (*corev1.Pod, bool) {
 // GetPodByFullName is [Manager.GetPodByName] for a name of the form
 // "name_namespace" (see [podspec.FullName]). No pod has a name of another form.
 func (m *Manager) GetPodByFullName(fullName string) (*corev1.Pod, bool) {
-	// An underscore in what follows the first one is in no pod's namespace.
+	// A namespace contains no underscore, so a second underscore matches no pod.
 	name, namespace, ok := strings.Cut(fullName, "_")
 	if !ok || name == "" || namespace == "" {
 		return nil, false
@@ -138,9 +138,9 @@ func (m *Manager) GetPodByFullName(fullName string) (*corev1.Pod, bool) {
 	return m.GetPodByName(namespace, name)
 }
 
-// GetPodAndMirrorPod returns both sides of a pod, given one of them, and whether
-// that was the mirror. The side that is given is returned as it is, known or not;
-// the other is nil if there is none.
+// GetPodAndMirrorPod takes a pod or a mirror pod. It returns the pod and its mirror, and
+// reports whether the argument is a mirror. The argument is returned unchanged, even if the
+// Manager does not hold it. The other pod is nil if it does not exist.
 func (m *Manager) GetPodAndMirrorPod(either *corev1.Pod) (pod, mirror *corev1.Pod, wasMirror bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -150,7 +150,7 @@ func (m *Manager) GetPodAndMirrorPod(either *corev1.Pod) (pod, mirror *corev1.Po
 	return either, m.mirrors.byName[nameOf(either)], false
 }
 
-// GetMirrorPodByPod returns the mirror of pod's name and whether there is one.
+// GetMirrorPodByPod returns the mirror pod with pod's name, and reports whether it exists.
 func (m *Manager) GetMirrorPodByPod(pod *corev1.Pod) (*corev1.Pod, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -158,13 +158,13 @@ func (m *Manager) GetMirrorPodByPod(pod *corev1.Pod) (*corev1.Pod, bool) {
 	return mirror, ok
 }
 
-// GetPodByMirrorPod returns the pod of mirror's name and whether there is one.
+// GetPodByMirrorPod returns the pod with mirror's name, and reports whether it exists.
 func (m *Manager) GetPodByMirrorPod(mirror *corev1.Pod) (*corev1.Pod, bool) {
 	return m.GetPodByName(mirror.Namespace, mirror.Name)
 }
 
-// GetStaticPodToMirrorPodMap returns every static pod with its mirror, which is nil
-// where there is none. The map is the caller's.
+// GetStaticPodToMirrorPodMap returns every static pod with its mirror, which is nil if the
+// pod has no mirror. The caller owns the map.
 func (m *Manager) GetStaticPodToMirrorPodMap() map[*corev1.Pod]*corev1.Pod {
 	pods, mirrors := m.snapshot()
 	mirrorOf, statics := lastOfName(mirrors), make(map[*corev1.Pod]*corev1.Pod)
@@ -176,9 +176,9 @@ func (m *Manager) GetStaticPodToMirrorPodMap() map[*corev1.Pod]*corev1.Pod {
 	return statics
 }
 
-// TranslatePodUID returns the UID of the pod whose mirror has the given one. Any
-// other UID is returned as it is: that of a pod, of a mirror without one, an
-// unknown or an empty one.
+// TranslatePodUID returns the UID of the pod whose mirror has the given UID. Any other UID
+// is returned unchanged: the UID of a pod or of an orphaned mirror, an unknown or an empty
+// UID.
 func (m *Manager) TranslatePodUID(uid types.UID) types.UID {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -190,9 +190,9 @@ func (m *Manager) TranslatePodUID(uid types.UID) types.UID {
 	return uid
 }
 
-// GetUIDTranslations returns the UIDs of all pods that have a mirror with those of
-// the mirrors, and the reverse. A static pod without a mirror is in the first map,
-// with an empty UID, and an orphaned mirror in neither. The maps are the caller's.
+// GetUIDTranslations returns the UID of each pod that has a mirror mapped to the UID of the
+// mirror, and the reverse. A static pod without a mirror is in the first map with an empty
+// UID. An orphaned mirror is in neither map. The caller owns the maps.
 func (m *Manager) GetUIDTranslations() (podToMirror, mirrorToPod map[types.UID]types.UID) {
 	pods, mirrors := m.snapshot()
 	podOf := lastOfName(pods)
@@ -202,8 +202,8 @@ func (m *Manager) GetUIDTranslations() (podToMirror, mirrorToPod map[types.UID]t
 			podToMirror[pod.UID] = ""
 		}
 	}
-	// Newest last: where two mirrors share a name, the pod's is the one it is
-	// looked up by.
+	// The newest mirror comes last: if two mirrors have one name, the newest is the pod's,
+	// as in lookups by name.
 	for _, mirror := range mirrors {
 		if pod, ok := podOf[nameOf(mirror)]; ok {
 			podToMirror[pod.UID] = mirror.UID

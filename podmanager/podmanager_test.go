@@ -34,7 +34,7 @@ func mirrorPod(name, uid, hash string) *corev1.Pod {
 	return pod
 }
 
-func TestEveryViewOfWhatWasSet(t *testing.T) {
+func TestManager_ReadsAgree(t *testing.T) {
 	t.Parallel()
 	api, static, mirror := apiPod("api", "u1"), staticPod("web-n1", "u2"), mirrorPod("web-n1", "u3", "u2")
 	lonely, orphan := staticPod("dns-n1", "u4"), mirrorPod("gone-n1", "u5", "u9")
@@ -73,7 +73,7 @@ func requireFound(t *testing.T, m *podmanager.Manager, want *corev1.Pod) {
 	require.Same(t, want, pod)
 }
 
-func TestMirrorsAreNotFoundAsPods(t *testing.T) {
+func TestManager_MirrorsAreNotFoundAsPods(t *testing.T) {
 	t.Parallel()
 	m := podmanager.New()
 	m.AddPod(mirrorPod("web-n1", "u3", "u2"))
@@ -84,7 +84,7 @@ func TestMirrorsAreNotFoundAsPods(t *testing.T) {
 	require.Empty(t, m.GetPods())
 }
 
-func TestTwoSidesOfAPod(t *testing.T) {
+func TestGetPodAndMirrorPod(t *testing.T) {
 	t.Parallel()
 	static, mirror := staticPod("web-n1", "u2"), mirrorPod("web-n1", "u3", "u2")
 	m := podmanager.New()
@@ -114,7 +114,7 @@ func TestTwoSidesOfAPod(t *testing.T) {
 	require.Same(t, static, got)
 }
 
-func TestFullNamesOfAnotherFormAreNobodys(t *testing.T) {
+func TestGetPodByFullName_InvalidName(t *testing.T) {
 	t.Parallel()
 	m := podmanager.New()
 	m.AddPod(apiPod("web", "u1"))
@@ -124,7 +124,7 @@ func TestFullNamesOfAnotherFormAreNobodys(t *testing.T) {
 	}
 }
 
-func TestUpdateReplacesInPlace(t *testing.T) {
+func TestUpdatePod_ReplacesInPlace(t *testing.T) {
 	t.Parallel()
 	for name, update := range map[string]func(*podmanager.Manager, *corev1.Pod){
 		"AddPod":    (*podmanager.Manager).AddPod,
@@ -144,7 +144,7 @@ func TestUpdateReplacesInPlace(t *testing.T) {
 	}
 }
 
-func TestAPodThatChangesItsNameLeavesTheOldOne(t *testing.T) {
+func TestUpdatePod_ChangedNameFreesTheOldOne(t *testing.T) {
 	t.Parallel()
 	m := podmanager.New()
 	m.AddPod(apiPod("a", "u1"))
@@ -154,7 +154,7 @@ func TestAPodThatChangesItsNameLeavesTheOldOne(t *testing.T) {
 	require.Len(t, m.GetPods(), 1)
 }
 
-func TestAPodThatBecomesAMirrorIsNotAPodAnyMore(t *testing.T) {
+func TestUpdatePod_PodBecomesAMirror(t *testing.T) {
 	t.Parallel()
 	m := podmanager.New()
 	m.AddPod(apiPod("a", "u1"))
@@ -169,7 +169,7 @@ func TestAPodThatBecomesAMirrorIsNotAPodAnyMore(t *testing.T) {
 	require.Empty(t, mirrors)
 }
 
-func TestListsThatWereHandedOutSurviveEveryChange(t *testing.T) {
+func TestManager_ReturnedListsNeverChange(t *testing.T) {
 	t.Parallel()
 	a, b, c := apiPod("a", "u1"), apiPod("b", "u2"), apiPod("c", "u3")
 	m := podmanager.New()
@@ -201,7 +201,7 @@ func TestRemove(t *testing.T) {
 
 // In the kubelet the successor vanishes from the name index and its live mirror
 // is listed as an orphan.
-func TestRemovingAPredecessorDoesNotHideItsSuccessor(t *testing.T) {
+func TestRemovePod_OlderPodOfANameKeepsTheNewer(t *testing.T) {
 	t.Parallel()
 	old, successor, mirror := staticPod("web-n1", "u1"), staticPod("web-n1", "u2"), mirrorPod("web-n1", "u3", "u2")
 	m := podmanager.New()
@@ -217,7 +217,7 @@ func TestRemovingAPredecessorDoesNotHideItsSuccessor(t *testing.T) {
 	require.Equal(t, types.UID("u2"), m.TranslatePodUID("u3"))
 }
 
-func TestRemovingASuccessorGivesTheNameBack(t *testing.T) {
+func TestRemovePod_NewerPodOfANameRestoresTheOlder(t *testing.T) {
 	t.Parallel()
 	old, successor := apiPod("web", "u1"), apiPod("web", "u2")
 	m := podmanager.New()
@@ -228,7 +228,7 @@ func TestRemovingASuccessorGivesTheNameBack(t *testing.T) {
 }
 
 // In the kubelet the live mirror is not found.
-func TestRemovingAnOlderMirrorDoesNotHideTheLiveOne(t *testing.T) {
+func TestRemovePod_OlderMirrorKeepsTheNewer(t *testing.T) {
 	t.Parallel()
 	static, old, live := staticPod("web-n1", "u1"), mirrorPod("web-n1", "u2", "u1"), mirrorPod("web-n1", "u3", "u1")
 	m := podmanager.New()
@@ -244,7 +244,7 @@ func TestRemovingAnOlderMirrorDoesNotHideTheLiveOne(t *testing.T) {
 }
 
 // In the kubelet the mirror's UID goes on translating to the removed pod.
-func TestAMirrorWhoseStaticPodIsGoneTranslatesToNothing(t *testing.T) {
+func TestTranslatePodUID_OrphanedMirror(t *testing.T) {
 	t.Parallel()
 	static := staticPod("web-n1", "u1")
 	m := podmanager.New()
@@ -257,7 +257,7 @@ func TestAMirrorWhoseStaticPodIsGoneTranslatesToNothing(t *testing.T) {
 	require.Empty(t, mirrorToPod)
 }
 
-func TestTranslationDoesNotDependOnWhoCameFirst(t *testing.T) {
+func TestTranslatePodUID_DoesNotDependOnTheOrder(t *testing.T) {
 	t.Parallel()
 	static, mirror := staticPod("web-n1", "u1"), mirrorPod("web-n1", "u2", "u1")
 	for _, order := range [][]*corev1.Pod{{static, mirror}, {mirror, static}} {

@@ -2,12 +2,12 @@ package podmanager
 
 import "context"
 
-// Subscribe returns a channel that holds a message whenever something has changed
-// since the last one was taken from it: a pod or a mirror pod was added, replaced or
-// removed, or all were set. It says not what. Changes that come quickly are one
-// message, and the one after the last of them is never missed, so a reader that asks
-// the Manager again after each message ends up with what there is.
+// Subscribe returns a channel that receives a message after a change: a pod or a mirror pod
+// was added, replaced or removed, or all pods were set. The message does not name the
+// change. Changes in quick succession may cause a single message, but a message always
+// follows the last change. So a reader that reads from the Manager after each message ends
+// up with the current pods.
 //
-// The first message is there at once. A reader that is slow, or does not read at
-// all, delays nobody. The channel is closed when ctx is done, or soon after.
+// The channel holds a first message when Subscribe returns. A reader that is slow or does
+// not read delays no other caller. The channel is closed soon after ctx is done.
 func (m *Manager) Subscribe(ctx context.Context) <-chan struct{} { return m.changes.Subscribe(ctx) }

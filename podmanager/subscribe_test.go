@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/podmanager"
 )
 
-// told says whether a message waits, and takes it.
+// told receives a message if one is pending, and reports whether it did.
 func told(c <-chan struct{}) bool {
 	select {
 	case _, ok := <-c:
@@ -22,7 +22,7 @@ func told(c <-chan struct{}) bool {
 	}
 }
 
-func TestSubscribersAreToldOfEveryKindOfChange(t *testing.T) {
+func TestSubscribe_EveryKindOfChangeNotifies(t *testing.T) {
 	t.Parallel()
 	m := podmanager.New()
 	c := m.Subscribe(t.Context())
@@ -49,7 +49,7 @@ func TestSubscribersAreToldOfEveryKindOfChange(t *testing.T) {
 	require.False(t, told(c), "nothing has changed")
 }
 
-func TestChangesCoalesceAndNobodyIsWaitedFor(t *testing.T) {
+func TestSubscribe_CoalescesWithoutBlocking(t *testing.T) {
 	t.Parallel()
 	m := podmanager.New()
 	first, second := m.Subscribe(t.Context()), m.Subscribe(t.Context())
@@ -65,7 +65,7 @@ func TestChangesCoalesceAndNobodyIsWaitedFor(t *testing.T) {
 	require.True(t, told(second))
 }
 
-func TestASubscriptionEndsWithItsContext(t *testing.T) {
+func TestSubscribe_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := podmanager.New()
@@ -89,7 +89,7 @@ func TestASubscriptionEndsWithItsContext(t *testing.T) {
 
 // However writes and reads meet, a reader that asks after each message has seen the
 // last state in the end.
-func TestTheLastChangeIsNeverMissed(t *testing.T) {
+func TestSubscribe_NeverMissesTheLastChange(t *testing.T) {
 	t.Parallel()
 	m := podmanager.New()
 	last := staticPod("last", "last")

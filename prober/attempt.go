@@ -9,10 +9,10 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// attempt probes once, by the handler that the spec has.
+// attempt probes once, with the handler in the spec.
 func (m *Manager) attempt(ctx context.Context, p *probe, r *run) finding {
 	if r.spec.Exec == nil {
-		m.endCommand(p) // the spec had an exec probe before
+		m.cancelCommand(p) // the spec had an exec probe before
 	}
 	switch s := r.spec; {
 	case s.Exec != nil:
@@ -29,7 +29,7 @@ func (m *Manager) attempt(ctx context.Context, p *probe, r *run) finding {
 	}
 }
 
-// address returns where to connect to.
+// address returns the address to connect to. An empty host means the pod's IP.
 func address(host string, port int, t *Target) string {
 	if host == "" {
 		host = t.PodIP
@@ -37,7 +37,7 @@ func address(host string, port int, t *Target) string {
 	return net.JoinHostPort(host, strconv.Itoa(port))
 }
 
-// tcpProbe connects, which is all.
+// tcpProbe opens a connection and closes it.
 func (m *Manager) tcpProbe(ctx context.Context, r *run) finding {
 	port, err := podspec.PortNumber(r.spec.TCPSocket.Port, r.container)
 	if err != nil {
@@ -49,28 +49,28 @@ func (m *Manager) tcpProbe(ctx context.Context, r *run) finding {
 	if err != nil {
 		return finding{outcome: Failed, output: err.Error()}
 	}
-	_ = conn.Close() // there is nothing more to come
+	_ = conn.Close() // an error does not matter
 	return finding{outcome: Succeeded}
 }
 
-// dial makes a connection that is closed by a reset, which leaves no socket in
-// TIME_WAIT. Probes are many, and ports are not.
+// dial opens a connection that is closed by a reset, so that no socket stays in TIME_WAIT.
+// Otherwise many probes could use up the local ports.
 func (m *Manager) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := m.cfg.Dial(ctx, network, address)
 	if t, ok := conn.(*net.TCPConn); ok {
-		_ = t.SetLinger(0) // if it cannot, it is closed the slow way
+		_ = t.SetLinger(0) // if it fails, the connection is closed normally
 	}
 	return conn, err
 }
 
-// grpcProbe asks the pod's own address, there being no host in the spec.
+// grpcProbe checks a service at the pod's IP; the spec of a gRPC probe has no host.
 func (m *Manager) grpcProbe(ctx context.Context, r *run) finding {
 	if m.cfg.GRPC == nil {
-		return finding{outcome: Errored, err: fmt.Errorf("no handler for gRPC probes")}
+		return finding{outcome: Errored, err: fmt.Errorf("gRPC probes are not supported by this agent")}
 	}
 	g := r.spec.GRPC
 	if g.Port < 1 || g.Port > 65535 {
-		return finding{outcome: Errored, err: fmt.Errorf("port %d is not a number from 1 to 65535", g.Port)}
+		return finding{outcome: Errored, err: fmt.Errorf("port %d is not between 1 and 65535", g.Port)}
 	}
 	request := GRPCRequest{
 		Address: address("", int(g.Port), &r.target), TLS: r.opts.GRPCTLS, Fresh: r.opts.FreshConnection,

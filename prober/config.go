@@ -19,211 +19,211 @@ import (
 // Runner runs commands in containers.
 type Runner interface {
 	// Exec runs the command and returns its exit code when it has ended. It must
-	// return when ctx is done; until then it should see to it that the command
-	// ends at r.Timeout, as CRI's ExecSync does, and return
-	// [context.DeadlineExceeded] where it did. A command that is not there is an
-	// [ErrCommandNotFound]; any other error is the runner's own.
+	// return when ctx is done. Like CRI's ExecSync, it should end the command at
+	// r.Timeout and then return [context.DeadlineExceeded]. If the command does not
+	// exist in the container, the error wraps [ErrCommandNotFound]. Any other error
+	// means that the command could not be run.
 	Exec(ctx context.Context, r ExecRequest) (exitCode int32, err error)
 }
 
 // ExecRequest is a command to run.
 type ExecRequest struct {
-	// ContainerID is the container's CRI id.
+	// ContainerID is the container's CRI ID.
 	ContainerID string
-	// Command is what to run, with its arguments. It is not to be modified.
+	// Command is the command with its arguments. It must not be modified.
 	Command []string
-	// Timeout is how long it may take. One that a runtime takes in whole seconds
-	// is to be rounded up: the exact one is kept here.
+	// Timeout is the time limit. If the runtime accepts whole seconds only, round it
+	// up: the manager enforces the exact limit.
 	Timeout time.Duration
-	// Output takes what the command writes. It never fails, and forgets what is
-	// more than 10 KiB. Only one goroutine may write at a time.
+	// Output receives the output of the command. Writes never fail; everything after
+	// the first 10 KiB is discarded. Only one goroutine may write at a time.
 	Output io.Writer
 }
 
-// Killer ends commands that have outlived their timeout.
+// Killer kills commands that are still running after their timeout.
 type Killer interface {
-	// KillExec is called once for each such command, from a goroutine of its own,
-	// and must return when ctx is done, within the run's grace.
+	// KillExec is called once for each such command, on its own goroutine. It must
+	// return when ctx is done, which is after [Config].ExecGrace at the latest.
 	KillExec(ctx context.Context, r ExecRequest)
 }
 
-// GRPCRequest is a health check by gRPC.
+// GRPCRequest is a gRPC health check.
 type GRPCRequest struct {
-	// Address is host and port, the former possibly an IPv6 address in brackets.
+	// Address is host and port. An IPv6 address is in brackets.
 	Address string
-	// Service is what to ask for, possibly nothing.
+	// Service is the service to check; empty for the whole server.
 	Service string
-	// TLS asks for an encrypted connection; the certificate is not verified.
+	// TLS means that the connection uses TLS; the certificate is not verified.
 	TLS bool
-	// Fresh asks for a connection of its own.
+	// Fresh means that the check uses a new connection.
 	Fresh bool
-	// Timeout is how long it may take. The deadline of ctx is it too.
+	// Timeout is the time limit. The deadline of ctx is the same.
 	Timeout time.Duration
 }
 
-// GRPC checks health by gRPC. That of the package grpcprobe is one.
+// GRPC does gRPC health checks. Package grpcprobe contains an implementation.
 type GRPC interface {
-	// Check returns [Succeeded] or [Failed] and what there is to say. It must
+	// Check returns [Succeeded] or [Failed] and a text for events and logs. It must
 	// return when ctx is done.
 	Check(ctx context.Context, r GRPCRequest) (Outcome, string)
 }
 
-// EventRecorder takes events. That of client-go fits.
+// EventRecorder records Kubernetes events. The recorder of client-go implements it.
 type EventRecorder interface {
 	Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any)
 }
 
-// Options change how one probe is run. Zero fields leave it as its spec says.
+// Options modify how a probe is run. With zero fields it is run as its spec defines.
 type Options struct {
-	// Period, Timeout and InitialDelay replace the whole seconds of the spec.
-	// InitialDelay may be negative for none.
+	// Period, Timeout and InitialDelay replace the values of the spec, which are whole
+	// seconds. A negative InitialDelay means no delay.
 	Period, Timeout, InitialDelay time.Duration
-	// StartPeriod is the period until the first success, if that is shorter:
-	// a container that is quick to start is seen to be.
+	// StartPeriod replaces the period until the first success, if it is shorter, so that
+	// a quick start of a container is noticed soon.
 	StartPeriod time.Duration
-	// EdgePeriod is the period from a run that differs from the result until the
-	// threshold decides, if that is shorter. Changes are seen sooner, and a
-	// threshold spans less time.
+	// EdgePeriod replaces the period while outcomes differ from the result and the
+	// threshold is not reached, if it is shorter. Changes are noticed sooner, because the
+	// threshold is reached in less time.
 	EdgePeriod time.Duration
-	// FreshConnection makes each run of a gRPC probe connect anew, as the kubelet
-	// does. What is tested then is whether a new client can. HTTP and TCP probes
-	// always connect anew.
+	// FreshConnection makes each run of a gRPC probe use a new connection, as in the
+	// kubelet. It then tests whether a new client can connect. HTTP and TCP probes
+	// always use new connections.
 	FreshConnection bool
 	// GRPCTLS makes a gRPC probe use TLS (KEP-4939).
 	GRPCTLS bool
-	// Redirects says which redirects an HTTP probe follows.
+	// Redirects is the policy for redirects in an HTTP probe.
 	Redirects RedirectPolicy
-	// Statuses are the HTTP statuses that are a success; any other is a failure then,
-	// a redirect that is not followed included. Default: 200 to 299, and with a
-	// warning 300 to 399.
+	// Statuses are the HTTP status codes that count as success. Any other status is then a
+	// failure, including a redirect that is not followed. Default: 200 to 299 succeed, and
+	// 300 to 399 succeed with a warning.
 	Statuses []StatusRange
 }
 
-// StatusRange is the HTTP statuses from First to Last, both included.
+// StatusRange is a range of HTTP status codes, including First and Last.
 type StatusRange struct{ First, Last int }
 
-// RedirectPolicy says which redirects an HTTP probe follows.
+// RedirectPolicy defines which redirects an HTTP probe follows.
 type RedirectPolicy uint8
 
-// The policies.
+// The redirect policies.
 const (
 	// FollowOnHost follows up to ten redirects to the same host, like the kubelet.
 	FollowOnHost RedirectPolicy = iota
-	// FollowNone follows none: the redirect is the answer.
+	// FollowNone follows no redirect: the redirect is the response.
 	FollowNone
 )
 
-// ErrorPolicy says which runs that end in an error count as failures.
+// ErrorPolicy defines which runs that end in an error count as failures.
 type ErrorPolicy uint8
 
-// The policies.
+// The error policies.
 const (
-	// CountNotFound counts commands that are not in the container, which will not
-	// get better by themselves, and ignores all else.
+	// CountNotFound counts commands that do not exist in the container, because such an
+	// error is permanent. It ignores all other errors.
 	CountNotFound ErrorPolicy = iota
-	// IgnoreErrors counts none, like the kubelet.
+	// IgnoreErrors ignores all errors, like the kubelet.
 	IgnoreErrors
 	// CountErrors counts every error.
 	CountErrors
 )
 
-// EventPolicy says how often a failing probe is an event.
+// EventPolicy defines how often a failing probe causes an event.
 type EventPolicy uint8
 
-// The policies.
+// The event policies.
 const (
-	// EventsOnChange makes an event of the failure that reaches the threshold, of
-	// the first one below it and, while it goes on, of one in EventPeriod.
+	// EventsOnChange records an event for the failure that reaches the threshold, for
+	// the first failure below it and, while failures continue, once per EventPeriod.
 	EventsOnChange EventPolicy = iota
-	// EventsAlways makes an event of every failure, like the kubelet.
+	// EventsAlways records an event for every failure, like the kubelet.
 	EventsAlways
 )
 
 // Config configures a [Manager].
 type Config struct {
-	// Lookup says what is known of a container now, and whether anything is. It is
-	// called before each run, may be called by several goroutines at a time, and
-	// must be quick: other probes wait. It must not call the Manager. Required.
+	// Lookup returns the current state of a container, or false if it is unknown. It is
+	// called before each run and may be called concurrently. It must return quickly,
+	// because other probes wait for it. It must not call the Manager. Required.
 	Lookup func(uid types.UID, container string) (Target, bool)
-	// Runner runs the commands of exec probes. Without one they end in an error.
+	// Runner runs the commands of exec probes. Without it they end in an error.
 	Runner Runner
-	// Killer is told of commands that have outlived their timeout. Optional.
+	// Killer is called for commands that are still running after their timeout. Optional.
 	Killer Killer
-	// GRPC checks for gRPC probes. Without it they end in an error.
+	// GRPC does the checks of gRPC probes. Without it they end in an error.
 	GRPC GRPC
-	// Dial makes connections for HTTP and TCP probes. Default: a [net.Dialer].
+	// Dial opens connections for HTTP and TCP probes. Default: a [net.Dialer].
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Options returns the options of a probe; it is asked when that is added.
-	// Default: none. Same rules as for Lookup.
+	// Options returns the options of a probe. It is called when the probe is added, and
+	// must follow the rules of Lookup. Default: no options.
 	Options func(pod *corev1.Pod, container string, kind Kind) Options
-	// MaxParallel is the number of probes that run at a time, exec probes not
-	// counted. Default 512.
+	// MaxParallel is the maximum number of probes that run concurrently, without exec
+	// probes. Default 512.
 	MaxParallel int
-	// MaxExec is the number of commands that run at a time. One that has outlived
-	// its timeout does not count any more. Default 16.
+	// MaxExec is the maximum number of commands that run concurrently. A command that is
+	// still running after its timeout does not count. Default 16.
 	MaxExec int
-	// ExecGrace is how long a command may go on after its timeout before its context is
+	// ExecGrace is how long a command may continue after its timeout before its context is
 	// cancelled. Until then it is not started again, and each period counts as a failure.
 	// Default 2m.
 	ExecGrace time.Duration
-	// PollPeriod is the longest time between two looks at a container that is not
-	// running yet, which [Manager.Refresh] spares. Default 1s.
+	// PollPeriod is the maximum time between two lookups of a container that is not
+	// running yet. Calls of [Manager.Refresh] make the lookups unnecessary. Default 1s.
 	PollPeriod time.Duration
-	// UserAgent is that of HTTP probes. Default "kube-probe/1.36".
+	// UserAgent is the user agent of HTTP probes. Default "kube-probe/1.36".
 	UserAgent string
-	// LivenessErrors, ReadinessErrors and StartupErrors are the policies of each
+	// LivenessErrors, ReadinessErrors and StartupErrors are the error policies of each
 	// kind. Default CountNotFound.
 	LivenessErrors, ReadinessErrors, StartupErrors ErrorPolicy
 	// UnreadyOnStop makes all containers of a pod not ready when
-	// [Manager.StopLivenessAndStartup] is called, whatever their probes would say:
-	// traffic ends with the beginning of the end. Otherwise they are ready for as
-	// long as they answer, as in the kubelet.
+	// [Manager.StopLivenessAndStartup] is called, whatever their probes return, so that
+	// traffic stops when termination begins. Without it they stay ready as long as their
+	// probes succeed, as in the kubelet.
 	UnreadyOnStop bool
 	// Events receives Unhealthy and ProbeWarning events. Optional.
 	Events EventRecorder
-	// EventPolicy says how many. Default EventsOnChange.
+	// EventPolicy defines how often events are recorded. Default EventsOnChange.
 	EventPolicy EventPolicy
-	// EventPeriod is for EventsOnChange. Default 5m.
+	// EventPeriod is the period of events for EventsOnChange. Default 5m.
 	EventPeriod time.Duration
-	// History is the number of runs remembered of each probe, -1 for none.
-	// Default 4. HistoryBytes bounds the output of each. Default 1024.
+	// History is the number of runs that are stored of each probe, -1 for none.
+	// Default 4. HistoryBytes limits the stored output of each run. Default 1024.
 	History, HistoryBytes int
-	// Clock is the time source of all but timeouts, which are real. Default the
-	// system clock.
+	// Clock is the time source for everything except timeouts, which are real time.
+	// Default the system clock.
 	Clock clock.Clock
 	// Logger receives structured logs. Default: discard.
 	Logger *slog.Logger
-	// Observer receives what metrics and tests want to know. Optional.
+	// Observer receives callbacks for metrics and tests. Optional.
 	Observer Observer
 }
 
-// Run is a run of a probe for an [Observer].
+// Run describes a run of a probe.
 type Run struct {
 	Key
 	Record
-	// Pod is the probed pod, not to be modified.
+	// Pod is the probed pod. It must not be modified.
 	Pod *corev1.Pod
-	// ContainerID is the container's CRI id.
+	// ContainerID is the container's CRI ID.
 	ContainerID string
-	// Late is how much later than it was due it began.
+	// Late is the delay between the time at which the run was due and its start.
 	Late time.Duration
-	// Result is what its probe's result was afterwards.
+	// Result is the result of the probe after the run.
 	Result Result
-	// Err is why it is Errored.
+	// Err is the error of a run whose outcome is [Errored].
 	Err error
 }
 
-// Observer holds optional callbacks. They are called by the goroutines that run
-// probes, several at a time, and must not block.
+// Observer contains optional callbacks. They are called concurrently by the goroutines
+// that run probes, and must not block.
 type Observer struct {
-	// Probed is called after each run that was not cut short. With Kind and
-	// Outcome as labels it is the kubelet's prober_probe_total and
+	// Probed is called after each run that was not cancelled. With Kind and
+	// Outcome as labels it provides the kubelet's prober_probe_total and
 	// prober_probe_duration_seconds.
 	Probed func(Run)
-	// ExecOutlived is called when a command has not ended at its timeout.
+	// ExecOutlived is called when a command is still running at its timeout.
 	ExecOutlived func(Key)
-	// Removed is called when a probe has been removed, for metrics with its name. It may
-	// be called twice: the last call for a probe always follows its last Probed.
+	// Removed is called when a probe was removed, so that its metrics can be deleted. It
+	// may be called twice. The last call for a probe always follows its last Probed.
 	Removed func(Key)
 }
 
@@ -252,14 +252,14 @@ func (c Config) Validate() error {
 	notNegative("EventPeriod", c.EventPeriod)
 	policy := func(name string, p ErrorPolicy) {
 		if p > CountErrors {
-			errs = append(errs, fmt.Errorf("field %s: no policy has the value %d", name, p))
+			errs = append(errs, fmt.Errorf("field %s: unknown policy %d", name, p))
 		}
 	}
 	policy("LivenessErrors", c.LivenessErrors)
 	policy("ReadinessErrors", c.ReadinessErrors)
 	policy("StartupErrors", c.StartupErrors)
 	if c.EventPolicy > EventsAlways {
-		errs = append(errs, fmt.Errorf("field EventPolicy: no policy has the value %d", c.EventPolicy))
+		errs = append(errs, fmt.Errorf("field EventPolicy: unknown policy %d", c.EventPolicy))
 	}
 	return errors.Join(errs...)
 }
@@ -298,7 +298,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// policy returns how errors of kind k count.
+// policy returns the error policy of kind k.
 func (c *Config) policy(k Kind) ErrorPolicy {
 	switch k {
 	case Liveness:

@@ -1,20 +1,18 @@
 package prober
 
-// count is the state that thresholds work on. It is that of one container: a new
-// one begins with a new count.
+// count is the state for the thresholds. Each container of a probe has its own count.
 type count struct {
 	result Result
-	// last is the outcome of the last runs of the probe, and run how many in a row had
-	// it. Zero run means that there was none.
-	last Result
-	run  int32
-	// hold says that a verdict was reached that ends this container's probing.
-	hold bool
+	// last is the outcome of the last runs of the probe, and streak is the number of
+	// consecutive runs with it; 0 means that there was no run.
+	last   Result
+	streak int32
+	// final means that the result does not change any more for this container.
+	final bool
 }
 
-// initial returns what is said of a container that nothing is known of but that
-// it is a new one.
-func initial(k Kind) Result {
+// initialResult returns the result for a new container without runs.
+func initialResult(k Kind) Result {
 	switch k {
 	case Readiness:
 		return Failure
@@ -27,10 +25,10 @@ func initial(k Kind) Result {
 	}
 }
 
-// thresholds are how many equal outcomes in a row make a result.
+// thresholds are the numbers of consecutive equal outcomes that become the result.
 type thresholds struct{ success, failure int32 }
 
-// of returns the threshold for r, one at least.
+// of returns the threshold for r, at least 1.
 func (t thresholds) of(r Result) int32 {
 	if r == Success {
 		return max(t.success, 1)
@@ -38,26 +36,25 @@ func (t thresholds) of(r Result) int32 {
 	return max(t.failure, 1)
 }
 
-// observe counts one outcome, Success or Failure, and says whether with it the
-// threshold is reached. A failed liveness probe and a decided startup probe are on
-// hold then: the one's container is going to be killed, the other has done its
-// work.
+// observe counts one outcome, Success or Failure, and reports whether the threshold is
+// reached with it. Then Failure of a liveness probe is final, because the container will be
+// killed, and so is any result of a startup probe.
 func (c *count) observe(k Kind, outcome Result, t thresholds) (reached bool) {
-	if c.hold {
+	if c.final {
 		return false
 	}
-	if c.run == 0 || c.last != outcome {
-		c.last, c.run = outcome, 0
+	if c.streak == 0 || c.last != outcome {
+		c.last, c.streak = outcome, 0
 	}
-	// Beyond the threshold more of the same says nothing.
+	// More equal outcomes than the threshold do not matter.
 	limit := t.of(outcome)
-	c.run = min(c.run+1, limit)
-	if c.run < limit {
+	c.streak = min(c.streak+1, limit)
+	if c.streak < limit {
 		return false
 	}
 	c.result = outcome
 	if k == Startup || k == Liveness && outcome == Failure {
-		c.hold, c.run = true, 0
+		c.final, c.streak = true, 0
 	}
 	return true
 }

@@ -8,10 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The oracle of the thresholds is what their definition says: the last n outcomes
-// of this container, looked at from the beginning each time.
+// oracle evaluates the thresholds by their definition: it checks the last n outcomes of the
+// container after each outcome, from the beginning.
 func oracle(k Kind, outcomes []Result, t thresholds) (result Result, hold bool) {
-	result = initial(k)
+	result = initialResult(k)
 	for i := range outcomes {
 		for _, r := range []Result{Success, Failure} {
 			n := int(t.of(r))
@@ -40,15 +40,15 @@ func TestThresholds(t *testing.T) {
 		result   Result
 		hold     bool
 	}{
-		"a new container is alive":                     {Liveness, thresholds{1, 3}, nil, Success, false},
-		"it is not ready":                              {Readiness, thresholds{1, 3}, nil, Failure, false},
-		"and nobody knows whether it has started":      {Startup, thresholds{1, 3}, nil, Unknown, false},
+		"liveness is Success initially":                {Liveness, thresholds{1, 3}, nil, Success, false},
+		"readiness is Failure initially":               {Readiness, thresholds{1, 3}, nil, Failure, false},
+		"startup is Unknown initially":                 {Startup, thresholds{1, 3}, nil, Unknown, false},
 		"two failures of three change nothing":         {Liveness, thresholds{1, 3}, []Result{s, f, f}, Success, false},
-		"three do, and end it":                         {Liveness, thresholds{1, 3}, []Result{s, f, f, f}, Failure, true},
-		"a success between them begins anew":           {Liveness, thresholds{1, 3}, []Result{f, f, s, f, f}, Success, false},
-		"what comes after the end is not counted":      {Liveness, thresholds{1, 1}, []Result{f, s}, Failure, true},
+		"three failures are final for liveness":        {Liveness, thresholds{1, 3}, []Result{s, f, f, f}, Failure, true},
+		"a success resets the failures":                {Liveness, thresholds{1, 3}, []Result{f, f, s, f, f}, Success, false},
+		"outcomes after a final result are ignored":    {Liveness, thresholds{1, 1}, []Result{f, s}, Failure, true},
 		"readiness needs its successes":                {Readiness, thresholds{3, 1}, []Result{s, s}, Failure, false},
-		"and has them":                                 {Readiness, thresholds{3, 1}, []Result{s, s, s}, Success, false},
+		"readiness reaches its success threshold":      {Readiness, thresholds{3, 1}, []Result{s, s, s}, Success, false},
 		"readiness comes back":                         {Readiness, thresholds{1, 1}, []Result{s, f, s}, Success, false},
 		"startup ends by success":                      {Startup, thresholds{1, 3}, []Result{f, f, s}, Success, true},
 		"startup ends by failure":                      {Startup, thresholds{1, 3}, []Result{f, f, f}, Failure, true},
@@ -57,12 +57,12 @@ func TestThresholds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := count{result: initial(c.kind)}
+			k := count{result: initialResult(c.kind)}
 			for _, o := range c.outcomes {
 				k.observe(c.kind, o, c.limits)
 			}
 			require.Equal(t, c.result, k.result)
-			require.Equal(t, c.hold, k.hold)
+			require.Equal(t, c.hold, k.final)
 		})
 	}
 }
@@ -73,7 +73,7 @@ func FuzzThresholds(f *testing.F) {
 	f.Add(uint8(2), int8(0), int8(2), []byte{0, 1, 0, 0, 1, 1})
 	f.Fuzz(func(t *testing.T, kind uint8, success, failure int8, data []byte) {
 		k, limits := Kind(kind%3), thresholds{success: int32(success), failure: int32(failure)}
-		c := count{result: initial(k)}
+		c := count{result: initialResult(k)}
 		var outcomes []Result
 		for _, b := range data[:min(len(data), 64)] {
 			outcome := Failure
@@ -85,15 +85,15 @@ func FuzzThresholds(f *testing.F) {
 			reached := c.observe(k, outcome, limits)
 			result, hold := oracle(k, outcomes, limits)
 			require.Equal(t, result, c.result, "%s %v %+v", k, outcomes, limits)
-			require.Equal(t, hold, c.hold)
+			require.Equal(t, hold, c.final)
 			require.False(t, reached && c.result != outcome, "reached by another outcome")
-			require.False(t, !reached && c.result != before.result, "changed unreached")
+			require.False(t, !reached && c.result != before.result, "the result changed below the threshold")
 		}
 	})
 }
 
-// The cases of what is done with a container in each state, those of upstream's
-// tests of restart rules among them.
+// The actions for a container in each state, including the cases of upstream's tests of
+// restart rules.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	rule := func(action corev1.ContainerRestartRuleAction, codes ...int32) corev1.Container {
@@ -116,17 +116,17 @@ func TestDecide(t *testing.T) {
 		with   corev1.Container
 		want   action
 	}{
-		"nothing is known":                        {facts{}, "", corev1.Container{}, poll},
+		"unknown container":                       {facts{}, "", corev1.Container{}, poll},
 		"the pod has ended":                       {facts{known: true, target: Target{Ended: true}}, "", corev1.Container{}, drop},
 		"there is no container yet":               {facts{known: true}, "", corev1.Container{}, poll},
 		"it is waiting":                           {facts{known: true, target: Target{ID: "a"}}, "", corev1.Container{}, fail},
 		"it runs":                                 {facts{known: true, target: running, kind: Liveness, started: true}, "", corev1.Container{}, proceed},
 		"it runs, within the initial delay":       {facts{known: true, target: running, kind: Liveness, started: true, eligible: time.Unix(0, 0)}, "", corev1.Container{}, wait},
-		"liveness waits for startup":              {facts{known: true, target: running, kind: Liveness}, "", corev1.Container{}, rest},
-		"readiness waits for startup":             {facts{known: true, target: running, kind: Readiness}, "", corev1.Container{}, rest},
+		"liveness waits for startup":              {facts{known: true, target: running, kind: Liveness}, "", corev1.Container{}, idle},
+		"readiness waits for startup":             {facts{known: true, target: running, kind: Readiness}, "", corev1.Container{}, idle},
 		"startup is probed until it has":          {facts{known: true, target: running, kind: Startup}, "", corev1.Container{}, proceed},
-		"and no longer":                           {facts{known: true, target: running, kind: Startup, started: true}, "", corev1.Container{}, rest},
-		"liveness on hold":                        {facts{known: true, target: running, kind: Liveness, started: true, hold: true}, "", corev1.Container{}, rest},
+		"and no longer":                           {facts{known: true, target: running, kind: Startup, started: true}, "", corev1.Container{}, idle},
+		"liveness on hold":                        {facts{known: true, target: running, kind: Liveness, started: true, final: true}, "", corev1.Container{}, idle},
 		"liveness in termination":                 {facts{known: true, target: running, kind: Liveness, stopping: true}, "", corev1.Container{}, drop},
 		"startup in termination":                  {facts{known: true, target: running, kind: Startup, stopping: true}, "", corev1.Container{}, drop},
 		"readiness in termination":                {facts{known: true, target: running, kind: Readiness, started: true, stopping: true}, "", corev1.Container{}, proceed},

@@ -8,19 +8,19 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// facts are what a decision about a probe rests on.
+// facts are the input of decide.
 type facts struct {
 	kind      Kind
 	pod       *corev1.Pod
 	container *corev1.Container
-	// target is what is known of the container, if known.
+	// target is the state of the container. It is valid only if known is true.
 	target Target
 	known  bool
-	// stopping says that the pod is being ended.
+	// stopping means that the pod is terminating.
 	stopping bool
-	// hold says that a verdict ended this container's probing, started that its
-	// startup probe, if any, has succeeded.
-	hold, started bool
+	// final means that the result for this container is final. started means that its
+	// startup probe, if there is one, has succeeded.
+	final, started bool
 	// eligible is when the initial delay is over.
 	eligible, now time.Time
 }
@@ -35,17 +35,17 @@ const (
 	wait
 	// poll: the container is not running yet.
 	poll
-	// rest for a period: the container has no decision pending.
-	rest
-	// fail: the container has ended and will run again. Nothing is counted.
+	// idle: wait for a period, because no result is needed now.
+	idle
+	// fail: the container has exited and will run again. Nothing is counted.
 	fail
-	// failLast: it has ended and will not run again.
+	// failLast: the container has exited and will not run again. The probe is removed.
 	failLast
-	// drop the probe: there is nothing to probe any more.
+	// drop: remove the probe, because it is not needed any more.
 	drop
 )
 
-// decide says what to do with a probe.
+// decide returns what to do with a probe.
 func decide(f facts) action {
 	t := &f.target
 	switch {
@@ -61,8 +61,8 @@ func decide(f facts) action {
 		return failLast
 	case t.State != Running:
 		return fail
-	case f.hold, f.started == (f.kind == Startup):
-		return rest
+	case f.final, f.started == (f.kind == Startup):
+		return idle
 	case f.now.Before(f.eligible):
 		return wait
 	default:
@@ -70,8 +70,8 @@ func decide(f facts) action {
 	}
 }
 
-// restarts says whether a container that has ended may run again: by its own
-// rules and policy, or because the end of some container restarts all.
+// restarts reports whether an exited container may run again: by its own rules and policy,
+// or because the pod has a rule that restarts all containers.
 func restarts(pod *corev1.Pod, c *corev1.Container, exitCode int32) bool {
 	if podspec.ShouldRestart(pod, c, exitCode) {
 		return true

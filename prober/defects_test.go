@@ -16,30 +16,30 @@ import (
 	"github.com/kubeparts/kubeparts/prober"
 )
 
-// What is known to go wrong in the kubelet is a test each. Those that are not below:
+// Each known defect of the kubelet has a test. These are in other files:
 //
-//	kubernetes#82440   commands eat the node's CPU         TestTheCapOverCommands
-//	kubernetes#110070  timed-out commands pile up          TestACommandThatHangs
-//	kubernetes#106682  broken commands never restart       TestErrorPolicies
-//	kubernetes#53530   counts survive a restart            TestCountsDoNotSurviveTheContainer
-//	kubernetes#141766  sidecars are probed while ending    TestSidecarsAreProbedAndInitContainersAreNot
-//	kubernetes#132826  a gap is never filled               TestAddPodFillsGaps
-//	kubernetes#100277  an agent's restart changes things   TestAnAgentsRestartChangesNothing
-//	kubernetes#136910  and unmakes sidecars' startups      TestAnAgentsRestartChangesNothing
-//	kubernetes#52154   all probe together, after a restart TestContainersFoundAtTheStartAreSpread
-//	kubernetes#80431   and ever after                      TestProbesThatStartTogetherPart
-//	kubernetes#96614   initial delays are rounded up       TestTheFirstRunIsExactlyAfterTheInitialDelay
-//	kubernetes#38778   no less than a second               TestSubSecondPeriodsAndStartAndEdge
+//	kubernetes#82440   commands eat the node's CPU         TestRun_MaxExec
+//	kubernetes#110070  timed-out commands pile up          TestExec_HangingCommand
+//	kubernetes#106682  broken commands never restart       TestProbe_ErrorPolicies
+//	kubernetes#53530   counts survive a restart            TestProbe_NewContainerStartsWithNewCounts
+//	kubernetes#141766  sidecars are probed while ending    TestAddPod_SidecarsButNotInitContainers
+//	kubernetes#132826  a gap is never filled               TestAddPod_AddsMissingProbes
+//	kubernetes#100277  an agent's restart changes things   TestUpdatePodStatus_AgentRestartChangesNothing
+//	kubernetes#136910  and unmakes sidecars' startups      TestUpdatePodStatus_AgentRestartChangesNothing
+//	kubernetes#52154   all probe together, after a restart TestRun_SpreadsProbesOfOlderContainers
+//	kubernetes#80431   and ever after                      TestRun_SpreadsProbesThatStartTogether
+//	kubernetes#96614   initial delays are rounded up       TestRun_FirstRunIsExactlyAfterTheInitialDelay
+//	kubernetes#38778   no less than a second               TestOptions_SubSecondStartAndEdgePeriods
 //	kubernetes#89898   ports run out in TIME_WAIT          TestNothingIsLeftInTimeWait
-//	kubernetes#15643   a stale connection is a failure     grpcprobe.TestAStaleConnectionIsNoFailure
+//	kubernetes#15643   a stale connection is a failure     grpcprobe.TestCheck_StaleConnectionIsNoFailure
 //	KEP-4939           no TLS for gRPC                     grpcprobe.TestTLS
 //	kubernetes#128365  refused gRPC takes all the timeout  grpcprobe.TestARefusedPortIsAFailureAtOnce
-//	kubernetes#115823  an event for every failure          TestEvents
-//	kubernetes#118815  runs off their turn count           TestTriggeredRunsAreExtra
-//	kubernetes#128820  dead containers stay ready          TestAnExitMakesUnreadyAtOnce
+//	kubernetes#115823  an event for every failure          TestEvents_Failures
+//	kubernetes#118815  triggered runs are counted          TestTrigger_RunsAreAdditional
+//	kubernetes#128820  dead containers stay ready          TestRefresh_ExitedContainerIsNotReadyAtOnce
 
-// kubernetes#122591: a body that stalls is asked for three times, and then forgotten.
-func TestABodyThatStallsIsAFailureEachTime(t *testing.T) {
+// kubernetes#122591: a request whose body stalls is sent three times, and then ignored.
+func TestHTTP_StalledBodyIsAFailure(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 8)
 	s := probeSite(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -59,9 +59,9 @@ func TestABodyThatStallsIsAFailureEachTime(t *testing.T) {
 	require.Len(t, asked, 2)
 }
 
-// kubernetes#140881: readiness is frozen while a pod ends, because its probes are cut
-// short with the worker's turn. Here they go on to the end of the container.
-func TestReadinessIsProbedWhileAPodEnds(t *testing.T) {
+// kubernetes#140881: readiness does not change while a pod terminates, because its probes are
+// cancelled with the sync of the pod worker. Here they continue until the container exits.
+func TestReadiness_ProbedDuringTermination(t *testing.T) {
 	t.Parallel()
 	inBubble(t, withProbes("app", prober.Readiness, prober.Liveness), func(t *testing.T, l *loop) {
 		t.Helper()
@@ -78,8 +78,8 @@ func TestReadinessIsProbedWhileAPodEnds(t *testing.T) {
 	})
 }
 
-// kubernetes#105780: who would rather have no traffic from the beginning of the end.
-func TestUnreadyFromTheBeginningOfTheEnd(t *testing.T) {
+// kubernetes#105780: users who want traffic to stop when termination begins.
+func TestUnreadyOnStop_NotReadyWhenTerminationBegins(t *testing.T) {
 	t.Parallel()
 	ending := func(cfg *prober.Config) { cfg.UnreadyOnStop = true }
 	s := newStepper(t, withProbes("app", prober.Readiness, prober.Liveness), ending)
@@ -112,9 +112,9 @@ func TestUnreadyFromTheBeginningOfTheEnd(t *testing.T) {
 	require.Equal(t, prober.NoProbe, plain.Result(key("app", prober.Readiness), "a"))
 }
 
-// kubernetes#132826: the startup probe of a sidecar that ends is forgotten where the
-// pod's policy is Never, though sidecars begin again whatever it is.
-func TestASidecarsStartupProbeOutlivesItWhereThePolicyIsNever(t *testing.T) {
+// kubernetes#132826: the startup probe of a sidecar that exits is removed if the pod's policy
+// is Never, although sidecars are restarted with any policy.
+func TestProbe_SidecarKeepsItsStartupProbeWithPolicyNever(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, corev1.Container{Name: "other"})
 	pod := podOf(corev1.Container{Name: "main"})
@@ -131,9 +131,9 @@ func TestASidecarsStartupProbeOutlivesItWhereThePolicyIsNever(t *testing.T) {
 	require.Equal(t, prober.Success, s.step(prober.Startup))
 }
 
-// kubernetes#115963: series of probes that are gone, of another pod of the same name
-// at that. Who counts by pod is told of each end, once, with the UID.
-func TestWhoCountsByPodIsToldOfEachEnd(t *testing.T) {
+// kubernetes#115963: metrics of removed probes remain, or are those of another pod of the same
+// name. Here Removed is called for each probe, with the UID.
+func TestObserver_RemovedIsCalledForEachProbe(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Readiness, prober.Liveness))
 	again := podOf(withProbes("app", prober.Readiness, prober.Liveness))
@@ -147,8 +147,8 @@ func TestWhoCountsByPodIsToldOfEachEnd(t *testing.T) {
 	require.Equal(t, []prober.Key{key("app", prober.Liveness), key("app", prober.Readiness)}, s.removed)
 }
 
-// kubernetes#103877: whether a redirect is well is for the user to say.
-func TestRedirectsAndStatusesAsTheUserWants(t *testing.T) {
+// kubernetes#103877: the user can define whether a redirect is a success.
+func TestOptions_RedirectsAndStatuses(t *testing.T) {
 	t.Parallel()
 	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/there" {
@@ -195,9 +195,9 @@ func TestRedirectsAndStatusesAsTheUserWants(t *testing.T) {
 	}
 }
 
-// A pod whose spec has changed its handler does not meet the command that an older one
-// has left behind.
-func TestAHandlerMayChangeWhileACommandHangs(t *testing.T) {
+// After a change of the handler in the spec, a command of the old handler does not affect the
+// new one.
+func TestExec_HandlerMayChangeWhileACommandHangs(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Liveness)
 	inBubble(t, c, func(t *testing.T, l *loop) {
@@ -215,15 +215,14 @@ func TestAHandlerMayChangeWhileACommandHangs(t *testing.T) {
 		wait(10 * time.Second)
 		l.do(func() {
 			require.Equal(t, prober.Errored, l.runs[1].Outcome)
-			require.ErrorContains(t, l.runs[1].Err, "no handler for gRPC probes")
+			require.ErrorContains(t, l.runs[1].Err, "gRPC probes are not supported by this agent")
 			require.ErrorIs(t, ended, context.Canceled)
 		})
 	})
 }
 
-// An exec probe that is refused a place has not begun; one that the runtime is slow
-// to begin has. Both are told apart from one that says no.
-func TestARunnerThatTimesOutItself(t *testing.T) {
+// DeadlineExceeded of a Runner is a failure of the probe, not an error.
+func TestExec_RunnerTimesOutItself(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Liveness))
 	s.answers(func(context.Context, prober.ExecRequest) (int32, error) {
@@ -234,9 +233,9 @@ func TestARunnerThatTimesOutItself(t *testing.T) {
 	require.Equal(t, `command timed out: "check" timed out after 1s`, s.runs[0].Output)
 }
 
-// The end of a command ends its context too, and which of the two is seen first must
-// not matter.
-func TestACommandThatEndsIsNotTakenForOneThatIsCutShort(t *testing.T) {
+// When a command ends, its context is cancelled as well. The order in which the manager
+// notices the two must not matter.
+func TestExec_EndedCommandIsNotCancelled(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Liveness)
 	c.LivenessProbe.TimeoutSeconds = 60 // which no command takes, on a busy machine either

@@ -10,15 +10,15 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Reasons of events, as the kubelet has them.
+// Reasons of events. They are the kubelet's.
 const (
-	// ReasonUnhealthy is for a run that failed or could not be made.
+	// ReasonUnhealthy is the reason for a run that failed or ended in an error.
 	ReasonUnhealthy = "Unhealthy"
-	// ReasonProbeWarning is for one that succeeded with a warning.
+	// ReasonProbeWarning is the reason for a run that succeeded with a warning.
 	ReasonProbeWarning = "ProbeWarning"
 )
 
-// counts says whether an error counts as a failure.
+// counts reports whether an error counts as a failure.
 func (e ErrorPolicy) counts(err error) bool {
 	switch e {
 	case CountErrors:
@@ -32,38 +32,40 @@ func (e ErrorPolicy) counts(err error) bool {
 	}
 }
 
-// event is what there is to say of a run, if anything.
+// event is the event for a run.
 type event struct {
-	worth bool
-	f     finding
-	// run of limit is how far the failures are below the threshold.
+	send bool
+	f    finding
+	// run is the number of consecutive failures and limit the threshold; both are 0 if the
+	// message does not contain them.
 	run, limit int32
 }
 
-// worth says what event a run is worth. It needs mu.
-func (m *Manager) worth(p *probe, r *run, f finding, changed bool, now time.Time) event {
+// newEvent returns the event for a run. Its field send is false if no event is to be
+// recorded. The caller holds mu.
+func (m *Manager) newEvent(p *probe, r *run, f finding, changed bool, now time.Time) event {
 	e := event{f: f}
-	before := p.told
+	before := p.lastEvent
 	if f.outcome == Succeeded {
-		// Not told, but if it fails again, that is news unless it is often so.
+		// There is no event for a success. The next failure counts as a change.
 		return e
 	}
-	p.told = f.outcome
-	quiet := !p.toldAt.IsZero() && now.Sub(p.toldAt) < m.cfg.EventPeriod
-	if m.cfg.EventPolicy == EventsOnChange && !changed && quiet && before == f.outcome {
+	p.lastEvent = f.outcome
+	recent := !p.lastEventAt.IsZero() && now.Sub(p.lastEventAt) < m.cfg.EventPeriod
+	if m.cfg.EventPolicy == EventsOnChange && !changed && recent && before == f.outcome {
 		return e
 	}
 	if c := p.count; f.outcome == Failed && m.cfg.EventPolicy == EventsOnChange && !r.manual &&
-		c.run > 0 && c.last == Failure && c.run < r.timing.of(Failure) {
-		e.run, e.limit = c.run, r.timing.of(Failure)
+		c.streak > 0 && c.last == Failure && c.streak < r.timing.of(Failure) {
+		e.run, e.limit = c.streak, r.timing.of(Failure)
 	}
-	e.worth, p.toldAt = true, now
+	e.send, p.lastEventAt = true, now
 	return e
 }
 
-// emit records e, without any lock.
+// emit records e. The caller holds no lock.
 func (m *Manager) emit(r *run, e event) {
-	if !e.worth || m.cfg.Events == nil {
+	if !e.send || m.cfg.Events == nil {
 		return
 	}
 	reason, message := ReasonUnhealthy, ""

@@ -11,7 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/prober"
 )
 
-// shell runs commands; in real life by CRI's ExecSync.
+// shell runs commands. An agent does that with CRI's ExecSync.
 type shell struct{ exitCode int32 }
 
 func (s *shell) Exec(_ context.Context, r prober.ExecRequest) (int32, error) {
@@ -19,7 +19,7 @@ func (s *shell) Exec(_ context.Context, r prober.ExecRequest) (int32, error) {
 	return s.exitCode, nil
 }
 
-// A container that fails three times in a row is to be killed.
+// A container whose liveness probe fails three times in a row must be killed.
 func Example() {
 	pod := &corev1.Pod{}
 	pod.UID = "1234"

@@ -15,20 +15,21 @@ import (
 	"github.com/kubeparts/kubeparts/internal/expansion"
 )
 
-// maxOutput is how much of what a container says is read, as in the kubelet.
+// maxOutput is how many bytes of output are read, as in the kubelet.
 const maxOutput = 10 << 10
 
-// exited is how a command ended.
-type exited struct {
+// exitStatus is the result of a command.
+type exitStatus struct {
 	code int32
 	err  error
 }
 
-// execProbe runs a command. What counts is what is known at the timeout. After it, the
-// command has its grace to end, and meanwhile is not run again.
+// execProbe runs a command and returns the result when the command has ended or its timeout
+// has passed. After the timeout the command may continue for ExecGrace; until it has ended
+// it is not run again.
 func (m *Manager) execProbe(ctx context.Context, p *probe, r *run) finding {
 	if m.cfg.Runner == nil {
-		return finding{outcome: Errored, err: errors.New("no runner for exec probes")}
+		return finding{outcome: Errored, err: errors.New("exec probes are not supported by this agent")}
 	}
 	command, err := expand(r.spec.Exec.Command, r.container.Env)
 	if err != nil {
@@ -41,24 +42,24 @@ func (m *Manager) execProbe(ctx context.Context, p *probe, r *run) finding {
 	}
 	timer := clock.RealClock{}.NewTimer(request.Timeout)
 	defer timer.Stop()
-	done := make(chan exited, 1)
+	done := make(chan exitStatus, 1)
 	r.spawn(func() {
 		code, err := m.cfg.Runner.Exec(ctx, request)
-		done <- exited{code, err}
+		done <- exitStatus{code, err}
 		m.commandEnded(p, r)
 	})
 	select {
 	case e := <-done:
 		return execFinding(request, e, out.String())
-	case <-ctx.Done(): // it was cut short, and counts for nothing
+	case <-ctx.Done(): // cancelled: the result is not counted
 	case <-timer.C():
-		m.outlive(ctx, p, r, request, done)
+		m.startGrace(ctx, p, r, request, done)
 	}
 	return finding{outcome: Failed, output: timedOut(request)}
 }
 
-// outlive gives the command of r its grace.
-func (m *Manager) outlive(ctx context.Context, p *probe, r *run, request ExecRequest, done chan exited) {
+// startGrace starts the grace period of r's command, which is still running at its timeout.
+func (m *Manager) startGrace(ctx context.Context, p *probe, r *run, request ExecRequest, done chan exitStatus) {
 	m.mu.Lock()
 	if ctx.Err() == nil && len(done) == 0 {
 		p.command = r
@@ -72,7 +73,7 @@ func (m *Manager) outlive(ctx context.Context, p *probe, r *run, request ExecReq
 	}
 }
 
-// commandEnded lets p run its command again if that of r outlived its run.
+// commandEnded allows p to run its command again if the command of r outlived its run.
 func (m *Manager) commandEnded(p *probe, r *run) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,8 +83,8 @@ func (m *Manager) commandEnded(p *probe, r *run) {
 	}
 }
 
-// endCommand ends the command that an earlier run left behind, if any.
-func (m *Manager) endCommand(p *probe) {
+// cancelCommand cancels the command of an earlier run if it is still running.
+func (m *Manager) cancelCommand(p *probe) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p.command != nil {
@@ -92,8 +93,8 @@ func (m *Manager) endCommand(p *probe) {
 	}
 }
 
-// execFinding says what the end of a command means.
-func execFinding(r ExecRequest, e exited, output string) finding {
+// execFinding returns the result of a run for the result of its command.
+func execFinding(r ExecRequest, e exitStatus, output string) finding {
 	switch {
 	case e.err == nil && e.code == 0:
 		return finding{outcome: Succeeded, output: output}
@@ -106,13 +107,13 @@ func execFinding(r ExecRequest, e exited, output string) finding {
 	}
 }
 
-// timedOut is the kubelet's text for a command that took too long.
+// timedOut returns the kubelet's text for a command that has timed out.
 func timedOut(r ExecRequest) string {
 	return fmt.Sprintf("command timed out: %q timed out after %s",
 		strings.Join(r.Command, " "), r.Timeout.Round(time.Millisecond))
 }
 
-// output keeps the beginning of what is written to it.
+// output stores the first maxOutput bytes that are written to it.
 type output struct {
 	mu   sync.Mutex // a command that outlived its run may still write
 	data []byte
@@ -132,9 +133,10 @@ func (o *output) String() string {
 	return string(o.data)
 }
 
-// expand replaces each $(NAME) in a command by the value that the container's spec
-// has for it, which is nothing for those that come from elsewhere. $$ is a dollar,
-// and what is not known stays as it is. A command too long to be run is an error.
+// expand replaces each $(NAME) in a command with the value of that variable in the
+// container's spec. The value is empty if it comes from another object. $$ becomes $, and a
+// reference to an unknown variable is not replaced. It returns an error if the expanded
+// command is too long to be run.
 func expand(command []string, env []corev1.EnvVar) ([]string, error) {
 	expanded, left := command, expansion.MaxBytes
 	for i, arg := range command {
@@ -153,8 +155,8 @@ func expand(command []string, env []corev1.EnvVar) ([]string, error) {
 	return expanded, nil
 }
 
-// valueOf returns the value of the last variable of this name, and the reference
-// itself if there is none.
+// valueOf returns the value of the last variable of this name, or the reference itself if
+// the variable does not exist.
 func valueOf(name string, env []corev1.EnvVar) string {
 	for _, e := range slices.Backward(env) {
 		if e.Name == name {

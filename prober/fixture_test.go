@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // epoch is when fixtures on the fake clock begin.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// node is what there is: containers, what their commands say, and what was seen.
+// node contains containers, the results of their commands, and the recorded callbacks.
 type node struct {
 	mu      sync.Mutex
 	targets map[string]prober.Target // by container name
@@ -213,7 +213,7 @@ func (s *stepper) step(k prober.Kind) prober.Result {
 	return r.Result
 }
 
-// refuse steps a probe that is not to be run.
+// refuse steps a probe that must not run.
 func (s *stepper) refuse(k prober.Kind) {
 	s.t.Helper()
 	_, err := s.Probe(s.t.Context(), key("app", k))
@@ -228,7 +228,7 @@ func httpGet(port int, path string) func(*corev1.Probe) {
 
 func intOrString(s string) intstr.IntOrString { return intstr.Parse(s) }
 
-// discard is a logger for servers that are treated badly on purpose.
+// discard is a logger for servers whose clients misbehave on purpose.
 func discard() *log.Logger { return log.New(io.Discard, "", 0) }
 
 func realClock() clock.Clock { return clock.RealClock{} }

@@ -15,7 +15,7 @@ import (
 	"github.com/kubeparts/kubeparts/prober"
 )
 
-// story is a manager and what a script has made of its one pod.
+// story is a manager with one pod, which a script changes.
 type story struct {
 	*prober.Manager
 	*node

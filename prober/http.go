@@ -17,8 +17,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// httpProbe asks for a page, over a new connection. Errors have the texts of net/http,
-// which are the kubelet's.
+// httpProbe sends a GET request over a new connection. Errors have the texts of net/http,
+// like those of the kubelet.
 func (m *Manager) httpProbe(ctx context.Context, r *run) finding {
 	port, err := podspec.PortNumber(r.spec.HTTPGet.Port, r.container)
 	if err != nil {
@@ -30,19 +30,19 @@ func (m *Manager) httpProbe(ctx context.Context, r *run) finding {
 		return finding{outcome: Errored, err: err}
 	}
 	if host := request.URL.Host; host != "" && host != u.Host {
-		// What a spec has as scheme or path must not lead elsewhere.
-		return httpFailure(request, fmt.Errorf("%q is no address of %s", request.URL.Redacted(), u.Host))
+		// The scheme or path of a spec must not lead to another host.
+		return httpFailure(request, fmt.Errorf("%q does not address %s", request.URL.Redacted(), u.Host))
 	}
 	response, err := m.httpClient(ctx, r).Do(request)
 	if err != nil {
 		return finding{outcome: Failed, output: err.Error()}
 	}
-	defer func() { _ = response.Body.Close() }() // all that matters has been read
+	defer func() { _ = response.Body.Close() }() // the body has been read
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxOutput))
 	if err != nil {
 		return httpFailure(request, err)
 	}
-	return r.judge(response.StatusCode, string(body))
+	return r.evaluate(response.StatusCode, string(body))
 }
 
 // httpFailure returns the failure of a request in the form of net/http.
@@ -50,8 +50,8 @@ func httpFailure(request *http.Request, err error) finding {
 	return finding{outcome: Failed, output: fmt.Sprintf("Get %q: %v", request.URL.Redacted(), err)}
 }
 
-// httpClient returns the client of one run. The transport is not shared because a
-// shared one goes on dialing when the run is over.
+// httpClient returns the client of one run. The transport is not shared, because a
+// shared one continues to dial after the run.
 func (m *Manager) httpClient(ctx context.Context, r *run) *http.Client {
 	return &http.Client{
 		Timeout: r.timing.timeout,
@@ -77,11 +77,11 @@ func (m *Manager) httpClient(ctx context.Context, r *run) *http.Client {
 	}
 }
 
-// maxRedirects is how many redirects a run follows.
+// maxRedirects is the maximum number of redirects that a run follows.
 const maxRedirects = 10
 
-// judge says what a response means, in the kubelet's words.
-func (r *run) judge(status int, body string) finding {
+// evaluate returns the result for a response, with the kubelet's texts.
+func (r *run) evaluate(status int, body string) finding {
 	listed := len(r.opts.Statuses) > 0
 	switch {
 	case slices.ContainsFunc(r.opts.Statuses, func(r StatusRange) bool { return r.First <= status && status <= r.Last }):
@@ -93,12 +93,12 @@ func (r *run) judge(status int, body string) finding {
 	case status >= 300 && status < 400:
 		return finding{outcome: Warned, output: "Probe terminated redirects, Response body: " + body}
 	default:
-		// The body is not repeated: it may say what is nobody's business.
+		// The body is not included, because it may contain confidential data.
 		return finding{outcome: Failed, output: fmt.Sprintf("HTTP probe failed with statuscode: %d", status)}
 	}
 }
 
-// probeURL returns what an HTTP probe asks for.
+// probeURL returns the URL of an HTTP probe.
 func probeURL(h *corev1.HTTPGetAction, address string) *url.URL {
 	u, err := url.Parse(h.Path)
 	if err != nil {
@@ -123,7 +123,7 @@ func newRequest(ctx context.Context, u *url.URL, headers []corev1.HTTPHeader, ag
 	if host := request.Header.Get("Host"); host != "" {
 		request.Host = host
 	}
-	// One that is given empty is meant to be left out.
+	// A header with an empty value is omitted.
 	setOrOmit(request.Header, "User-Agent", agent)
 	setOrOmit(request.Header, "Accept", "*/*")
 	return request, nil
@@ -134,7 +134,7 @@ func setOrOmit(h http.Header, name, standard string) {
 	case !given:
 		h.Set(name, standard)
 	case values[0] == "" && name == "User-Agent":
-		h[name] = []string{""} // to net/http this means none
+		h[name] = []string{""} // net/http then sends no such header
 	case values[0] == "":
 		h.Del(name)
 	}

@@ -78,7 +78,7 @@ func get(f func(*corev1.HTTPGetAction)) func(*corev1.Container) {
 	return func(c *corev1.Container) { f(c.ReadinessProbe.HTTPGet) }
 }
 
-// patient gives a probe time on a busy machine.
+// patient sets a long timeout for a busy machine.
 func patient(c *corev1.Container) { c.ReadinessProbe.TimeoutSeconds = 30 }
 
 func serve(tb testing.TB, h http.HandlerFunc) string {
@@ -88,7 +88,7 @@ func serve(tb testing.TB, h http.HandlerFunc) string {
 	return s.Listener.Addr().String()
 }
 
-func TestStatusCodes(t *testing.T) {
+func TestHTTP_StatusCodes(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]struct {
 		outcome prober.Outcome
@@ -118,7 +118,7 @@ func TestStatusCodes(t *testing.T) {
 	}
 }
 
-func TestRequests(t *testing.T) {
+func TestHTTP_Requests(t *testing.T) {
 	t.Parallel()
 	headers := func(pairs ...string) func(*corev1.HTTPGetAction) {
 		return func(h *corev1.HTTPGetAction) {
@@ -159,7 +159,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-func TestIPv6(t *testing.T) {
+func TestHTTP_IPv6(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "[::1]:0")
 	require.NoError(t, err, "this machine has no IPv6 loopback")
@@ -170,7 +170,7 @@ func TestIPv6(t *testing.T) {
 	s.want(prober.Failed, "HTTP probe failed with statuscode: 404")
 }
 
-func TestRedirects(t *testing.T) {
+func TestHTTP_Redirects(t *testing.T) {
 	t.Parallel()
 	other := serve(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "other ", r.Host) })
 	for path, want := range map[string]struct {
@@ -209,8 +209,8 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// Credentials are for the URL that they are in.
-func TestCredentialsStayWhereTheyAre(t *testing.T) {
+// Credentials in a URL are sent to that URL only.
+func TestHTTP_CredentialsAreNotForwarded(t *testing.T) {
 	t.Parallel()
 	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth()
@@ -228,8 +228,8 @@ func TestCredentialsStayWhereTheyAre(t *testing.T) {
 	given.want(prober.Succeeded, `/b ["Bearer x"]`)
 }
 
-// A pod is asked itself, whatever proxy its node has, and so is where it redirects to.
-func TestNoProxyIsAsked(t *testing.T) {
+// Probes and their redirects do not use the node's proxy.
+func TestHTTP_UsesNoProxy(t *testing.T) {
 	for _, name := range []string{"http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY"} {
 		t.Setenv(name, "http://127.0.0.1:1")
 	}
@@ -255,7 +255,7 @@ func TestNoProxyIsAsked(t *testing.T) {
 }
 
 // A response of any size costs no more than its first 10 KiB.
-func TestALargeBody(t *testing.T) {
+func TestHTTP_LargeBody(t *testing.T) {
 	t.Parallel()
 	for name, length := range map[string]bool{"with its length": true, "chunked": false} {
 		t.Run(name, func(t *testing.T) {
@@ -280,8 +280,8 @@ func TestALargeBody(t *testing.T) {
 	}
 }
 
-// A head above 4 KiB, with a body that together with it exceeds 14 KiB, once failed each
-// run, and a healthy container was killed.
+// A header above 4 KiB, with a body that together with it exceeds 14 KiB, once made each run
+// fail, so that a healthy container was killed.
 func TestHTTP_HeadAbove4KiBAndLargeBody(t *testing.T) {
 	t.Parallel()
 	for _, head := range []int{4000, 4096, 5000, 40_000} {
@@ -306,8 +306,8 @@ func TestHTTP_HeadAbove4KiBAndLargeBody(t *testing.T) {
 	}
 }
 
-// A head may have net/http's 10 MiB, as in the kubelet.
-func TestALargeHead(t *testing.T) {
+// The limit for headers is net/http's 10 MiB, as in the kubelet.
+func TestHTTP_LargeHeader(t *testing.T) {
 	t.Parallel()
 	for size, want := range map[int]prober.Outcome{2 << 20: prober.Succeeded, 11 << 20: prober.Failed} {
 		s := probeSite(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -321,7 +321,7 @@ func TestALargeHead(t *testing.T) {
 	}
 }
 
-func TestHTTPS(t *testing.T) {
+func TestHTTP_TLS(t *testing.T) {
 	t.Parallel()
 	for name, protocols := range map[string][]string{"both": {"h2", "http/1.1"}, "only 1.1": {"http/1.1"}, "only 2": {"h2"}} {
 		t.Run(name, func(t *testing.T) {
@@ -374,7 +374,7 @@ func script(tb testing.TB, conns ...func(c net.Conn, r *bufio.Reader)) string {
 	return l.Addr().String()
 }
 
-// request reads one, and says whether there was one.
+// request reads a request and reports whether there was one.
 func request(r *bufio.Reader) bool {
 	q, err := http.ReadRequest(r)
 	return err == nil && q != nil
@@ -390,7 +390,7 @@ func say(text string) func(net.Conn, *bufio.Reader) {
 
 const okay = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-func TestOddServers(t *testing.T) {
+func TestHTTP_OddServers(t *testing.T) {
 	t.Parallel()
 	reset := func(c net.Conn, r *bufio.Reader) {
 		request(r)
@@ -431,9 +431,9 @@ func TestOddServers(t *testing.T) {
 	}
 }
 
-// Whatever is slow, be it the connection, the headers or the body, is over at the
-// timeout, and is one failure of one request.
-func TestSlowServers(t *testing.T) {
+// If the connection, the headers or the body are slow, the run ends at its timeout, with one
+// failure for one request.
+func TestHTTP_SlowServers(t *testing.T) {
 	t.Parallel()
 	stall := func(text string) func(net.Conn, *bufio.Reader) {
 		return func(c net.Conn, r *bufio.Reader) {
@@ -457,8 +457,8 @@ func TestSlowServers(t *testing.T) {
 	}
 }
 
-// As by the kubelet, each run shows whether a new client can connect.
-func TestHTTP_EachRunConnectsAnew(t *testing.T) {
+// As in the kubelet, each run tests whether a new client can connect.
+func TestHTTP_EachRunOpensANewConnection(t *testing.T) {
 	t.Parallel()
 	s := probeSite(t, serve(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header.Get("Connection")) }))
 	for i := range 3 {
@@ -467,8 +467,8 @@ func TestHTTP_EachRunConnectsAnew(t *testing.T) {
 	}
 }
 
-// A connection that is never made ends with its run. A transport of net/http goes on
-// with it until the system gives up.
+// A dial that does not complete ends with its run. A shared transport of net/http would
+// continue it until the operating system's timeout.
 func TestHTTP_DialEndsWithTheRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -494,7 +494,7 @@ func TestHTTP_DialEndsWithTheRun(t *testing.T) {
 	})
 }
 
-func TestRefusedConnections(t *testing.T) {
+func TestProbe_RefusedConnections(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -7,20 +7,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Kind is what a probe is for.
+// Kind is the kind of a probe.
 type Kind uint8
 
 // The kinds of probes, in the order in which they are added.
 const (
-	// Startup says when a container has started; until then the others wait.
+	// Startup probes find out whether a container has started. The other probes of the
+	// container wait for it.
 	Startup Kind = iota
-	// Readiness says whether a container is to get traffic.
+	// Readiness probes find out whether a container can receive traffic.
 	Readiness
-	// Liveness says whether a container is to live on.
+	// Liveness probes find out whether a container must be killed.
 	Liveness
 )
 
-// String returns the kubelet's word for k: "Startup", "Readiness" or "Liveness".
+// String returns the kubelet's name of k: "Startup", "Readiness" or "Liveness".
 func (k Kind) String() string {
 	switch k {
 	case Startup:
@@ -34,7 +35,7 @@ func (k Kind) String() string {
 	}
 }
 
-// of returns the probe of this kind that c asks for, or nil.
+// of returns the probe of this kind in the spec of c, or nil.
 func (k Kind) of(c *corev1.Container) *corev1.Probe {
 	switch k {
 	case Startup:
@@ -48,32 +49,31 @@ func (k Kind) of(c *corev1.Container) *corev1.Probe {
 	}
 }
 
-// Key names a probe on the node.
+// Key identifies a probe on the node.
 type Key struct {
-	// PodUID and Container name the container.
+	// PodUID and Container identify the container.
 	PodUID    types.UID
 	Container string
-	// Kind says which of its probes.
+	// Kind is the kind of the probe.
 	Kind Kind
 }
 
-// Result is what all runs of a probe so far amount to, by its thresholds. The
-// values are those of the status package's ProbeResult, so that one converts to
-// the other.
+// Result is the result of a probe: its outcomes so far, evaluated with its thresholds. The
+// values equal those of status.ProbeResult, so that one can be converted to the other.
 type Result uint8
 
 // The results.
 const (
 	// NoProbe means that the container has no such probe.
 	NoProbe Result = iota
-	// Unknown means that nothing is known of this very container: what was last
-	// said of it stands.
+	// Unknown means that there is no result for this container yet. Its last reported
+	// state should be kept.
 	Unknown
-	// Success means that it is well: the probe has succeeded often enough, or,
-	// for liveness, not yet failed often enough.
+	// Success means that the probe has reached its success threshold, or, for liveness,
+	// has not reached its failure threshold.
 	Success
-	// Failure means that it is not: the probe has failed often enough, or, for
-	// readiness, not yet succeeded often enough.
+	// Failure means that the probe has reached its failure threshold, or, for
+	// readiness, has not reached its success threshold.
 	Failure
 )
 
@@ -93,24 +93,24 @@ func (r Result) String() string {
 	}
 }
 
-// Outcome is what one run of a probe found.
+// Outcome is the outcome of one run of a probe.
 type Outcome uint8
 
 // The outcomes.
 const (
-	// Succeeded means that the container answered as it should.
+	// Succeeded means that the probe succeeded.
 	Succeeded Outcome = iota
-	// Warned means a success that somebody should look at, such as a redirect to
+	// Warned means that the probe succeeded with a warning, such as a redirect to
 	// another host.
 	Warned
-	// Failed means that it did not answer as it should, or not in time.
+	// Failed means that the probe failed or timed out.
 	Failed
-	// Errored means that the probe could not be run, which says nothing of the
-	// container. See [ErrorPolicy].
+	// Errored means that the probe could not be run, so that the state of the container
+	// is unknown. See [ErrorPolicy].
 	Errored
 )
 
-// String returns the kubelet's word for o: "success", "warning", "failure" or
+// String returns the kubelet's name of o: "success", "warning", "failure" or
 // "unknown".
 func (o Outcome) String() string {
 	switch o {
@@ -127,7 +127,7 @@ func (o Outcome) String() string {
 	}
 }
 
-// State is what a container does.
+// State is the state of a container.
 type State uint8
 
 // The states of a container.
@@ -140,41 +140,41 @@ const (
 	Exited
 )
 
-// Target is what is known of a container at the moment.
+// Target is the current state of a container.
 type Target struct {
-	// ID is the container's CRI id. Empty means that there is none yet.
+	// ID is the container's CRI ID. It is empty if the container does not exist yet.
 	ID string
-	// State says whether it runs.
+	// State is the container's state.
 	State State
-	// StartedAt is when it began to run.
+	// StartedAt is when the container was started.
 	StartedAt time.Time
-	// ExitCode is that of an Exited one.
+	// ExitCode is the exit code if State is Exited.
 	ExitCode int32
-	// PodIP is the address that probes without a host of their own go to.
+	// PodIP is the address for probes whose spec has no host.
 	PodIP string
-	// Started is what was last said of this very container by the node, before an
-	// agent's restart too. It matters only for a container older than the [Manager].
+	// Started is the last reported Started of this container, including reports before a
+	// restart of the agent. It is used only for containers older than the [Manager].
 	Started bool
-	// Ended says that the pod has Succeeded or Failed.
+	// Ended means that the pod's phase is Succeeded or Failed.
 	Ended bool
 }
 
-// Record is one run of a probe.
+// Record is the record of one run of a probe.
 type Record struct {
-	// At is when it began; Duration how long it took.
+	// At is when the run began; Duration is how long it took.
 	At       time.Time
 	Duration time.Duration
-	// Outcome is what it found.
+	// Outcome is the outcome of the run.
 	Outcome Outcome
-	// Output is what it said, at most [Config].HistoryBytes of it.
+	// Output is the output of the run, at most [Config].HistoryBytes of it.
 	Output string
 }
 
-// Change is a result that is not what it was.
+// Change is a change of a probe's result.
 type Change struct {
 	Key
-	// ContainerID is the container's CRI id.
+	// ContainerID is the container's CRI ID.
 	ContainerID string
-	// Result is the new result. One that a reader was too slow for is left out.
+	// Result is the new result. A slow reader does not receive intermediate results.
 	Result Result
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/kubeparts/kubeparts/prober"
 )
 
-// A counter that forgets a probe when it is removed must not be left with one that
-// was counted a moment later.
-func TestRemovedIsTheLastWordOnAProbe(t *testing.T) {
+// A metric that is deleted when its probe is removed must not be created again by a later
+// call of Probed.
+func TestObserver_RemovedIsTheLastCall(t *testing.T) {
 	t.Parallel()
 	var told []string
 	var s *stepper

@@ -11,11 +11,11 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// AddPod adds the probes that the pod's containers and sidecars ask for. It may be
-// called as often as one likes, and should be on every sync: probes that are there
-// go on, by the newest spec, and those that are missing are added. A pod that is
-// being deleted gets readiness probes only. The pod is retained and must not be
-// modified any more.
+// AddPod adds the probes in the spec of the pod's containers and sidecars. It should be
+// called on every sync: existing probes continue with the newest spec, missing ones are
+// added, and those that the spec no longer has are removed. For a pod that is being
+// deleted, only readiness probes are added. The pod is retained and must not be
+// modified afterwards.
 func (m *Manager) AddPod(spec *corev1.Pod) {
 	for _, key := range m.add(spec) {
 		m.cfg.Observer.Removed(key)
@@ -23,10 +23,10 @@ func (m *Manager) AddPod(spec *corev1.Pod) {
 	m.loop.Trigger()
 }
 
-// add returns what is not wanted any more.
+// add adds missing probes, and removes and returns those that the spec no longer has.
 func (m *Manager) add(spec *corev1.Pod) (removed []Key) {
-	var options []Options // asked for without the lock
-	for c, k := range wanted(spec) {
+	var options []Options // requested without holding the lock
+	for c, k := range probesOf(spec) {
 		options = append(options, m.cfg.Options(spec, c.Name, k))
 	}
 	m.mu.Lock()
@@ -41,7 +41,7 @@ func (m *Manager) add(spec *corev1.Pod) (removed []Key) {
 	}
 	known.spec = spec
 	known.stopping = known.stopping || spec.DeletionTimestamp != nil
-	for c, k := range wanted(spec) {
+	for c, k := range probesOf(spec) {
 		switch p := known.find(c.Name, k); {
 		case p != nil:
 			p.container = c
@@ -57,30 +57,28 @@ func (m *Manager) add(spec *corev1.Pod) (removed []Key) {
 func (m *Manager) insert(known *pod, c *corev1.Container, k Kind, o Options) {
 	p := &probe{pod: known, container: c, kind: k, opts: o, count: count{result: Unknown}}
 	known.probes = append(known.probes, p)
-	m.agenda.put(p, m.cfg.Clock.Now())
+	m.schedule.put(p, m.cfg.Clock.Now())
 }
 
-// prune drops probes whose container, or that of an older spec, does not ask for
-// them any more.
+// prune removes the probes that the newest spec no longer has.
 func (m *Manager) prune(known *pod) (removed []Key) {
 	for _, p := range slices.Clone(known.probes) {
-		stays := false
-		for c, k := range wanted(known.spec) {
-			stays = stays || c == p.container && k == p.kind
+		keep := false
+		for c, k := range probesOf(known.spec) {
+			keep = keep || c == p.container && k == p.kind
 		}
-		if !stays {
+		if !keep {
 			removed = append(removed, p.key())
-			m.drop(p)
+			m.removeProbe(p)
 		}
 	}
 	return removed
 }
 
-// wanted yields the probes that the pod asks for, in the order in which they are
-// added.
-func wanted(spec *corev1.Pod) iter.Seq2[*corev1.Container, Kind] {
+// probesOf yields the probes in the pod's spec, in the order in which they are added.
+func probesOf(spec *corev1.Pod) iter.Seq2[*corev1.Container, Kind] {
 	return func(yield func(*corev1.Container, Kind) bool) {
-		for c := range probed(spec) {
+		for c := range probedContainers(spec) {
 			for k := Startup; k <= Liveness; k++ {
 				if k.of(c) != nil && !yield(c, k) {
 					return
@@ -90,8 +88,8 @@ func wanted(spec *corev1.Pod) iter.Seq2[*corev1.Container, Kind] {
 	}
 }
 
-// probed yields the containers that may have probes: regular ones and sidecars.
-func probed(spec *corev1.Pod) iter.Seq[*corev1.Container] {
+// probedContainers yields the containers that may have probes: regular ones and sidecars.
+func probedContainers(spec *corev1.Pod) iter.Seq[*corev1.Container] {
 	return func(yield func(*corev1.Container) bool) {
 		for c, init := range podspec.Containers(&spec.Spec) {
 			if (!init || podspec.IsSidecar(c)) && !yield(c) {
@@ -101,15 +99,15 @@ func probed(spec *corev1.Pod) iter.Seq[*corev1.Container] {
 	}
 }
 
-// StopLivenessAndStartup ends these probes of all containers of the pod, sidecars
-// included, because it is being ended; nothing is to be killed for them any more.
-// Readiness goes on, unless [Config].UnreadyOnStop is set. What is in flight is cut
-// short.
+// StopLivenessAndStartup removes the liveness and startup probes of all containers of the
+// pod, including sidecars, because the pod is terminating and no container must be killed
+// for them any more. Runs in progress are cancelled. Readiness probes continue unless
+// [Config].UnreadyOnStop is set.
 func (m *Manager) StopLivenessAndStartup(uid types.UID) {
 	m.mu.Lock()
 	known := m.pods[uid]
 	if known == nil && m.cfg.UnreadyOnStop {
-		known = &pod{} // one without probes was ready all the time
+		known = &pod{} // without probes it was always ready
 		m.pods[uid] = known
 	}
 	if known != nil {
@@ -129,11 +127,11 @@ func (m *Manager) StopLivenessAndStartup(uid types.UID) {
 	})
 }
 
-// unready says whether nothing of the pod is ready because it is being ended.
+// unready reports whether no container of the pod is ready because it is terminating.
 func (m *Manager) unready(known *pod) bool { return known.stopping && m.cfg.UnreadyOnStop }
 
-// RemovePod ends all probes of the pod, at once. What is in flight is cut short
-// and counts for nothing.
+// RemovePod removes all probes of the pod at once. Runs in progress are cancelled and not
+// counted.
 func (m *Manager) RemovePod(uid types.UID) {
 	m.remove(uid, func(*pod, *probe) bool { return true })
 	m.mu.Lock()
@@ -141,8 +139,8 @@ func (m *Manager) RemovePod(uid types.UID) {
 	delete(m.pods, uid)
 }
 
-// CleanupPods removes the pods that keep does not want and returns how many those
-// were. keep may call the Manager.
+// CleanupPods removes the pods for which keep returns false and returns their number. keep
+// may call the Manager.
 func (m *Manager) CleanupPods(keep func(types.UID) bool) (removed int) {
 	m.mu.Lock()
 	uids := make([]types.UID, 0, len(m.pods))
@@ -167,7 +165,7 @@ func (m *Manager) remove(uid types.UID, which func(*pod, *probe) bool) {
 		for _, p := range slices.Clone(known.probes) {
 			if which(known, p) {
 				keys = append(keys, p.key())
-				m.drop(p)
+				m.removeProbe(p)
 			}
 		}
 	}
@@ -177,18 +175,18 @@ func (m *Manager) remove(uid types.UID, which func(*pod, *probe) bool) {
 	}
 }
 
-// drop takes p out. It needs mu.
-func (m *Manager) drop(p *probe) {
+// removeProbe removes p. The caller holds mu.
+func (m *Manager) removeProbe(p *probe) {
 	p.removed = true
-	m.agenda.Remove(p)
+	m.schedule.Remove(p)
 	p.interrupt()
 	p.pod.probes = slices.DeleteFunc(p.pod.probes, func(q *probe) bool { return q == p })
 }
 
-// Refresh looks at the pod's containers now. Call it when they have changed, as
-// seen by the pod lifecycle events: it makes an ended container unready and gives
-// a new one its first run exactly when its initial delay is over. Without it, both
-// are seen within [Config].PollPeriod or a period.
+// Refresh looks up the pod's containers now. Call it when they have changed, for example
+// after a pod lifecycle event. An exited container becomes not ready at once, and the first
+// run on a new one is due exactly when its initial delay is over. Without Refresh, the
+// manager notices both within [Config].PollPeriod or the period of the probe.
 func (m *Manager) Refresh(uid types.UID) {
 	m.mu.Lock()
 	known := m.pods[uid]
@@ -196,8 +194,8 @@ func (m *Manager) Refresh(uid types.UID) {
 		m.mu.Unlock()
 		return
 	}
-	known.looks++
-	looks := known.looks
+	known.refreshes++
+	refreshes := known.refreshes
 	var names []string
 	for _, p := range known.probes {
 		if !slices.Contains(names, p.container.Name) {
@@ -208,16 +206,16 @@ func (m *Manager) Refresh(uid types.UID) {
 	for _, name := range names {
 		target, ok := m.cfg.Lookup(uid, name)
 		m.mu.Lock()
-		if ok && known.looks == looks { // or a later Refresh is under way
-			m.see(known, name, &target, m.cfg.Clock.Now())
+		if ok && known.refreshes == refreshes { // otherwise a later Refresh is in progress
+			m.updateContainer(known, name, &target, m.cfg.Clock.Now())
 		}
 		m.mu.Unlock()
 	}
 	m.loop.Trigger()
 }
 
-// see applies what is known of a container to all its probes. It needs mu.
-func (m *Manager) see(known *pod, container string, t *Target, now time.Time) {
+// updateContainer applies the state of a container to all its probes. The caller holds mu.
+func (m *Manager) updateContainer(known *pod, container string, t *Target, now time.Time) {
 	for _, p := range known.probes {
 		if p.container.Name != container {
 			continue
@@ -232,11 +230,11 @@ func (m *Manager) see(known *pod, container string, t *Target, now time.Time) {
 		if p.exited {
 			p.interrupt()
 		}
-		if p.first && p.eligible.IsZero() { // it runs now and did not before
+		if p.first && p.eligible.IsZero() { // it has started to run
 			p.eligible = m.firstRun(p, t, now)
 			p.due = p.eligible
 			if p.run == nil {
-				m.agenda.put(p, p.eligible)
+				m.schedule.put(p, p.eligible)
 			}
 		}
 		if p.exited && p.kind == Readiness && p.count.result != Failure {
@@ -246,34 +244,33 @@ func (m *Manager) see(known *pod, container string, t *Target, now time.Time) {
 	}
 }
 
-// adopt makes p that of a new container. What is known of its predecessor says
-// nothing about it.
+// adopt makes p a probe of a new container. The state of the previous one is discarded.
 func (m *Manager) adopt(p *probe, t *Target) {
 	p.interrupt()
 	p.command = nil
-	p.id, p.exited, p.first, p.eligible, p.turn = t.ID, false, true, time.Time{}, time.Time{}
-	p.count = count{result: initial(p.kind)}
+	p.id, p.exited, p.first, p.eligible, p.scheduledFor = t.ID, false, true, time.Time{}, time.Time{}
+	p.count = count{result: initialResult(p.kind)}
 	switch {
 	case !m.predates(t):
 		if p.kind == Readiness {
 			m.publish(p)
 		}
 	case p.kind == Startup && t.Started:
-		p.count = count{result: Success, hold: true}
+		p.count = count{result: Success, final: true}
 	default:
 		p.count.result = Unknown
 	}
 }
 
-// predates says whether the container was there before the Manager. What was said
-// of it by another one then stands until there is evidence (KEP-4781).
+// predates reports whether the container was started before the Manager. Its reported state
+// is then kept until its probes have a result (KEP-4781).
 func (m *Manager) predates(t *Target) bool {
 	return !t.StartedAt.IsZero() && t.StartedAt.Before(m.start)
 }
 
-// firstRun returns when the first run on a container that runs is due: when its
-// initial delay is over, or, on one that was there before the Manager, a little
-// later, because there are many of those at once.
+// firstRun returns when the first run on a running container is due: when its initial delay
+// is over. For containers that were started before the Manager it is spread over some
+// seconds, because there are many at once.
 func (m *Manager) firstRun(p *probe, t *Target, now time.Time) time.Time {
 	timing := p.timing()
 	at := now.Add(timing.delay - max(0, now.Sub(t.StartedAt)))
@@ -287,14 +284,14 @@ func (p *probe) facts(t *Target, known bool, now time.Time) facts {
 	s := p.pod.find(p.container.Name, Startup)
 	return facts{
 		kind: p.kind, pod: p.pod.spec, container: p.container, target: *t, known: known,
-		stopping: p.pod.stopping, hold: p.count.hold, started: s == nil && p.kind != Startup || s != nil && s.count.result == Success,
+		stopping: p.pod.stopping, final: p.count.final, started: s == nil && p.kind != Startup || s != nil && s.count.result == Success,
 		eligible: p.eligible, now: now,
 	}
 }
 
-// Trigger has the probe run now, in addition to its schedule. A failure of that run is not
-// counted, since the thresholds count failures a period apart. It does nothing if the probe
-// runs, is due, or does not exist.
+// Trigger requests a run of the probe now, in addition to its schedule. A failure of that run
+// is not counted, because thresholds count failures that are a period apart. Trigger does
+// nothing if the probe does not exist, is due, or has a run in progress.
 func (m *Manager) Trigger(key Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -302,13 +299,13 @@ func (m *Manager) Trigger(key Key) {
 	if p == nil || p.run != nil || !p.due.After(now) {
 		return
 	}
-	p.turn = p.due
-	m.agenda.put(p, now)
+	p.scheduledFor = p.due
+	m.schedule.put(p, now)
 	m.loop.Trigger()
 }
 
-// Result returns what the probe's runs amount to for the container with the given
-// CRI id; Unknown if they are about another one.
+// Result returns the result of the probe for the container with the given CRI ID. It returns
+// Unknown if the probe has no state of that container, and NoProbe if it does not exist.
 func (m *Manager) Result(key Key, id string) Result {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -329,7 +326,7 @@ func (m *Manager) result(key Key, id string) Result {
 	}
 }
 
-// History returns the last runs of the probe, oldest first.
+// History returns the last runs of the probe, the oldest first, or nil if it does not exist.
 func (m *Manager) History(key Key) []Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()

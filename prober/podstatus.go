@@ -7,8 +7,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Probed returns the results of a container's startup and readiness probes, for
-// those who generate a status:
+// Probed returns the results of a container's startup and readiness probes. It can be
+// used as status.Input.Probes:
 //
 //	Probes: func(container, id string) (startup, readiness status.ProbeResult) {
 //		s, r := manager.Probed(pod.UID, container, id)
@@ -20,21 +20,21 @@ func (m *Manager) Probed(uid types.UID, container, id string) (startup, readines
 	return m.result(Key{uid, container, Startup}, id), m.result(Key{uid, container, Readiness}, id)
 }
 
-// UpdatePodStatus sets Started and Ready of the containers in s, a status that has
-// been generated for the pod: for a regular container or a sidecar that runs, as
-// its probes say; for an init container that ended, whether it did so well. What is
-// not known yet stays as the API server has it, in pod.Status, of the same
-// container, or else as s has it. The pod is not modified.
+// UpdatePodStatus sets Started and Ready of the containers in s, a status that was
+// generated for the pod. A running regular container or sidecar gets the results of
+// its probes. A plain init container is ready if it has exited with code 0. If a result is
+// not known yet, the value is kept from pod.Status, the status in the API server, if it is
+// that of the same container, or otherwise from s. The pod is not modified.
 func (m *Manager) UpdatePodStatus(pod *corev1.Pod, s *corev1.PodStatus) {
-	said := map[string]*corev1.ContainerStatus{}
+	reported := map[string]*corev1.ContainerStatus{}
 	for _, old := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range old {
-			said[old[i].Name] = &old[i]
+			reported[old[i].Name] = &old[i]
 		}
 	}
 	for i := range s.ContainerStatuses {
 		st := &s.ContainerStatuses[i]
-		m.update(pod.UID, st, said[st.Name])
+		m.update(pod.UID, st, reported[st.Name])
 	}
 	sidecars := map[string]bool{}
 	for i := range pod.Spec.InitContainers {
@@ -44,9 +44,9 @@ func (m *Manager) UpdatePodStatus(pod *corev1.Pod, s *corev1.PodStatus) {
 	for i := range s.InitContainerStatuses {
 		st := &s.InitContainerStatuses[i]
 		switch sidecar, known := sidecars[st.Name]; {
-		case !known: // neither is ours to say
+		case !known: // not in the spec: leave it unchanged
 		case sidecar:
-			m.update(pod.UID, st, said[st.Name])
+			m.update(pod.UID, st, reported[st.Name])
 		default:
 			started := st.State.Running != nil
 			st.Started = &started
@@ -56,28 +56,29 @@ func (m *Manager) UpdatePodStatus(pod *corev1.Pod, s *corev1.PodStatus) {
 }
 
 // update sets Started and Ready of one container.
-func (m *Manager) update(uid types.UID, st, said *corev1.ContainerStatus) {
+func (m *Manager) update(uid types.UID, st, reported *corev1.ContainerStatus) {
 	started, ready := false, false
 	if st.State.Running != nil {
 		wasStarted, wasReady := st.Started != nil && *st.Started, st.Ready
-		if said != nil && said.ContainerID == st.ContainerID {
-			wasStarted = wasStarted || said.Started != nil && *said.Started
-			wasReady = wasReady || said.Ready
+		if reported != nil && reported.ContainerID == st.ContainerID {
+			wasStarted = wasStarted || reported.Started != nil && *reported.Started
+			wasReady = wasReady || reported.Ready
 		}
 		startup, readiness := m.Probed(uid, st.Name, podspec.RuntimeID(st.ContainerID))
-		started = startup.holds(wasStarted)
-		ready = started && readiness.holds(wasReady)
+		started = startup.passed(wasStarted)
+		ready = started && readiness.passed(wasReady)
 	}
 	st.Started, st.Ready = &started, ready
 }
 
-// holds says whether r is good, before being what it was when last looked at.
-func (r Result) holds(before bool) bool {
+// passed reports whether the probe counts as passed. previous is the last reported state,
+// which is used if r is Unknown.
+func (r Result) passed(previous bool) bool {
 	switch r {
 	case NoProbe, Success:
 		return true
 	case Unknown:
-		return before
+		return previous
 	case Failure:
 		return false
 	default:

@@ -86,10 +86,9 @@ func TestUpdatePodStatus(t *testing.T) {
 	require.Equal(t, []prober.Result{prober.NoProbe, prober.NoProbe}, []prober.Result{startup, readiness})
 }
 
-// KEP-4781, kubernetes#100277: an agent that starts says of containers that were
-// there what was said before, until it knows better, and of new ones what it
-// always does.
-func TestAnAgentsRestartChangesNothing(t *testing.T) {
+// KEP-4781, kubernetes#100277: after an agent's restart, older containers keep their reported
+// state until their probes have results. New containers start with the usual state.
+func TestUpdatePodStatus_AgentRestartChangesNothing(t *testing.T) {
 	t.Parallel()
 	type said struct{ started, ready bool }
 	for _, c := range []struct {
@@ -161,13 +160,13 @@ func TestAnAgentsRestartChangesNothing(t *testing.T) {
 			for range results {
 				changes++
 			}
-			require.Zero(t, changes, "nothing is told without evidence")
+			require.Zero(t, changes, "nothing is published without a result")
 		})
 	}
 }
 
-// And what is found out is said, though it be the opposite.
-func TestEvidenceAfterARestart(t *testing.T) {
+// Results after the restart are reported, even if they are the opposite.
+func TestUpdatePodStatus_ResultsAfterAnAgentRestart(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Readiness))
 	s.set("app", prober.Target{ID: "a", State: prober.Running, StartedAt: epoch.Add(-time.Hour), Started: true})
@@ -179,7 +178,7 @@ func TestEvidenceAfterARestart(t *testing.T) {
 	require.Equal(t, prober.Failure, s.step(prober.Readiness))
 }
 
-func TestEvents(t *testing.T) {
+func TestEvents_Failures(t *testing.T) {
 	t.Parallel()
 	output := func(code int32) func(context.Context, prober.ExecRequest) (int32, error) {
 		return func(_ context.Context, r prober.ExecRequest) (int32, error) {
@@ -201,7 +200,7 @@ func TestEvents(t *testing.T) {
 	require.Empty(t, run(2, output(0)))
 	require.Equal(t, []string{about + "failed: code 1 (1/3)", about + "failed: code 1"}, run(5, output(1)))
 	require.Empty(t, run(1, output(0)))
-	require.Empty(t, run(2, output(1)), "a failure now and then is no news within EventPeriod")
+	require.Empty(t, run(2, output(1)), "occasional failures cause no event within EventPeriod")
 	require.Equal(t, []string{about + "failed: code 1"}, run(3, output(1))[:1])
 	require.Len(t, run(60, output(1)), 2, "one in five minutes")
 	require.Equal(t, []string{about + "errored and resulted in unknown state: broken"},
@@ -215,7 +214,7 @@ func TestEvents(t *testing.T) {
 	require.Equal(t, []string{failed, failed}, always.events)
 }
 
-func TestAWarningIsAnEvent(t *testing.T) {
+func TestEvents_Warning(t *testing.T) {
 	t.Parallel()
 	s := probeSite(t, script(t, say("HTTP/1.1 304 Not Modified\r\n\r\n")))
 	s.want(prober.Warned, "Probe terminated redirects")
@@ -225,7 +224,7 @@ func TestAWarningIsAnEvent(t *testing.T) {
 	}, s.events)
 }
 
-func TestEventsOfSidecars(t *testing.T) {
+func TestEvents_Sidecars(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, corev1.Container{Name: "app"})
 	pod := podOf()
@@ -236,7 +235,7 @@ func TestEventsOfSidecars(t *testing.T) {
 	require.Equal(t, []string{"Warning Unhealthy spec.initContainers{app}: Liveness probe failed:  (1/3)"}, s.events)
 }
 
-func TestCommandsAreExpanded(t *testing.T) {
+func TestExec_CommandsAreExpanded(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Liveness)
 	c.Env = []corev1.EnvVar{

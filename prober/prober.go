@@ -15,49 +15,48 @@ import (
 	"github.com/kubeparts/kubeparts/internal/loop"
 )
 
-// What a caller may want to tell apart.
+// Errors that callers can test for with errors.Is.
 var (
-	// ErrRunning says that another Run is under way.
+	// ErrRunning means that another Run is in progress.
 	ErrRunning = loop.ErrRunning
-	// ErrNoProbe says that there is no such probe.
+	// ErrNoProbe means that the probe does not exist.
 	ErrNoProbe = errors.New("no such probe")
-	// ErrInFlight says that the probe is being run already.
-	ErrInFlight = errors.New("the probe is being run already")
-	// ErrNotNow says that there is nothing to probe now: the container does not
-	// run, is in its initial delay, has yet to start or has been judged already.
+	// ErrInFlight means that a run of the probe is in progress.
+	ErrInFlight = errors.New("a run of the probe is in progress")
+	// ErrNotNow means that the probe cannot be run now: the container is not running, is
+	// in its initial delay or has not started, or the probe has its final result.
 	ErrNotNow = errors.New("nothing to probe now")
-	// ErrCommandNotFound says that a container has no such command. A [Runner]
-	// wraps it.
+	// ErrCommandNotFound means that a command does not exist in a container. A [Runner]
+	// returns an error that wraps it.
 	ErrCommandNotFound = errors.New("command not found")
 )
 
-// Manager runs probes. Make it with [New]; all methods may be called by any number
-// of goroutines.
+// Manager runs probes. Create it with [New]. All methods are safe for concurrent use.
 type Manager struct {
 	cfg     Config
 	loop    *loop.Loop
 	start   time.Time
 	seed    maphash.Seed
-	active  atomic.Bool    // a Run has not returned
+	active  atomic.Bool    // a Run is in progress
 	running sync.WaitGroup // the goroutines of Run
-	// A run takes a place in one of these while it lasts.
-	networkPlaces, execPlaces chan struct{}
+	// networkSlots and execSlots are semaphores. A run holds a slot of one of them.
+	networkSlots, execSlots chan struct{}
 
 	mu       sync.Mutex // never held during callbacks
 	pods     map[types.UID]*pod
-	agenda   agenda // the probes that have no run
+	schedule schedule // the probes without a run in progress
 	watchers map[*watcher]struct{}
 }
 
-// pod is one whose probes are run.
+// pod is a pod whose probes are run.
 type pod struct {
 	spec   *corev1.Pod
 	probes []*probe
-	// stopping says that only readiness is probed any more.
+	// stopping means that the pod is terminating: only readiness is still probed.
 	stopping bool
-	// looks counts the calls of Refresh. A run repeats its Lookup if it has changed
-	// meanwhile, so that an older answer never replaces a newer one.
-	looks uint64
+	// refreshes counts the calls of Refresh. A run repeats its Lookup if it has changed
+	// in the meantime, so that an older state never replaces a newer one.
+	refreshes uint64
 }
 
 // probe is one probe of a container.
@@ -68,28 +67,28 @@ type probe struct {
 	opts      Options
 	removed   bool
 
-	// What is known of one container, the one with this id.
+	// The state of the current container, which has this ID.
 	id      string
 	count   count
 	exited  bool
 	first   bool // no run on it has been counted
 	history []Record
 
-	// When the next run is due, and when the initial delay is over, which is zero
-	// before the container runs. After Trigger, turn is when it was due.
-	due, eligible, turn time.Time
-	place               int // in the agenda
+	// due is when the next run is due. eligible is when the initial delay is over; it is
+	// zero before the container runs. After Trigger, scheduledFor is the previous due.
+	due, eligible, scheduledFor time.Time
+	place                       int // in the schedule
 
-	// run is the one that is under way or waits for a place, and command an earlier
-	// one whose command has not ended.
+	// run is the run that is in progress or waits for a slot. command is an earlier run
+	// whose command has not ended.
 	run, command *run
 
-	// What the last event said, and when.
-	told   Outcome
-	toldAt time.Time
+	// What the last event reported, and when.
+	lastEvent   Outcome
+	lastEventAt time.Time
 }
 
-// interrupt cuts short what runs of the probe, commands of earlier runs included.
+// interrupt cancels the run in progress and the command of an earlier run.
 func (p *probe) interrupt() {
 	if p.run != nil && p.run.cancel != nil {
 		p.run.cancel()
@@ -105,8 +104,8 @@ func (p *probe) key() Key {
 	return Key{PodUID: p.pod.spec.UID, Container: p.container.Name, Kind: p.kind}
 }
 
-// New returns a manager without probes. The error reports every problem with cfg.
-// Containers that began to run before New are ones of a predecessor: see
+// New returns a manager without probes, or an error that reports every problem with cfg.
+// Containers that were started before New was called keep their reported state: see
 // [Manager.UpdatePodStatus].
 func New(cfg Config) (*Manager, error) {
 	if err := cfg.Validate(); err != nil {
@@ -114,15 +113,15 @@ func New(cfg Config) (*Manager, error) {
 	}
 	cfg = cfg.withDefaults()
 	return &Manager{
-		cfg: cfg, loop: loop.New(cfg.Clock), agenda: newAgenda(), start: cfg.Clock.Now(), seed: maphash.MakeSeed(),
+		cfg: cfg, loop: loop.New(cfg.Clock), schedule: newSchedule(), start: cfg.Clock.Now(), seed: maphash.MakeSeed(),
 		pods: map[types.UID]*pod{}, watchers: map[*watcher]struct{}{},
-		networkPlaces: make(chan struct{}, cfg.MaxParallel), execPlaces: make(chan struct{}, cfg.MaxExec),
+		networkSlots: make(chan struct{}, cfg.MaxParallel), execSlots: make(chan struct{}, cfg.MaxExec),
 	}, nil
 }
 
-// Run runs each probe when it is due, until ctx is done, and then returns nil. All
-// goroutines that it started have ended then, provided that the Runner's calls end
-// with their context. A second Run beside the first returns [ErrRunning].
+// Run runs each probe when it is due, until ctx is done, and then returns nil. Before it
+// returns, all goroutines that it started have ended, provided that the Runner's calls
+// return when their context is done. It returns [ErrRunning] if another Run is in progress.
 func (m *Manager) Run(ctx context.Context) error {
 	if !m.active.CompareAndSwap(false, true) {
 		return fmt.Errorf("prober: %w", ErrRunning)
@@ -131,53 +130,53 @@ func (m *Manager) Run(ctx context.Context) error {
 	if err := m.loop.Run(ctx, m.dispatch); err != nil {
 		return fmt.Errorf("prober: %w", err)
 	}
-	m.running.Wait() // nothing is added any more: the next Run begins after this one
+	m.running.Wait() // no goroutine is added any more, because the next Run begins after this
 	return nil
 }
 
-// dispatch starts the runs that are due and returns how long it is until the next one is.
+// dispatch starts the runs that are due and returns the time until the next one is due.
 func (m *Manager) dispatch(ctx context.Context) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.cfg.Clock.Now()
-	for p := m.agenda.First(); p != nil && !p.due.After(now); p = m.agenda.First() {
+	for p := m.schedule.First(); p != nil && !p.due.After(now); p = m.schedule.First() {
 		m.claim(p, m.running.Go)
-		places := m.networkPlaces
+		slots := m.networkSlots
 		if p.spec().Exec != nil {
-			places = m.execPlaces
+			slots = m.execSlots
 		}
 		m.running.Go(func() {
 			select {
-			case places <- struct{}{}:
-				_, _ = m.step(ctx, p) // an Observer has what it returns
-				<-places
+			case slots <- struct{}{}:
+				_, _ = m.step(ctx, p) // the Observer receives the results
+				<-slots
 			case <-ctx.Done():
-				m.giveUp(p)
+				m.requeue(p)
 			}
 		})
 	}
-	if p := m.agenda.First(); p != nil {
+	if p := m.schedule.First(); p != nil {
 		return p.due.Sub(now)
 	}
 	return time.Hour
 }
 
-// giveUp takes the run that has not begun from p, which is due as before.
-func (m *Manager) giveUp(p *probe) {
+// requeue cancels a run of p that has not begun. p is due at the same time as before.
+func (m *Manager) requeue(p *probe) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p.run = nil
 	if !p.removed {
-		m.agenda.put(p, p.due)
+		m.schedule.put(p, p.due)
 	}
 }
 
-// Probe is the single step: it runs the probe once, now, counts the outcome and returns
-// it, for callers that have a schedule of their own. A command that outlives its timeout
-// has a goroutine until it ends, its grace is over or ctx is done. The error is
-// [ErrNoProbe], [ErrInFlight] or [ErrNotNow] if the probe did not run, and the cause of ctx
-// if that ended the run. If the probe itself could not be carried out, the error is nil,
-// and Run.Err has the cause.
+// Probe runs the probe once, now, counts the outcome and returns it. It is for callers with
+// their own schedule. A command that is still running after its timeout has a goroutine
+// until it ends, ExecGrace is over or ctx is done. The error is [ErrNoProbe],
+// [ErrInFlight] or [ErrNotNow] if the probe was not run, or the cause of ctx if ctx
+// cancelled the run. If the probe was run and ended in an error, Probe returns a nil
+// error, and Run.Err contains the cause.
 func (m *Manager) Probe(ctx context.Context, key Key) (Run, error) {
 	m.mu.Lock()
 	p := m.find(key)
@@ -189,13 +188,13 @@ func (m *Manager) Probe(ctx context.Context, key Key) (Run, error) {
 		m.mu.Unlock()
 		return Run{}, ErrInFlight
 	}
-	p.due, p.turn = m.cfg.Clock.Now(), time.Time{}
+	p.due, p.scheduledFor = m.cfg.Clock.Now(), time.Time{}
 	m.claim(p, func(f func()) { go f() })
 	m.mu.Unlock()
 	return m.step(ctx, p)
 }
 
-// find needs mu.
+// find returns the probe of a key, or nil. The caller holds mu.
 func (m *Manager) find(key Key) *probe {
 	pod := m.pods[key.PodUID]
 	if pod == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/prober"
 )
 
-func TestConfigProblemsAreNamedTogether(t *testing.T) {
+func TestConfig_ReportsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := prober.New(prober.Config{
 		MaxParallel: -1, MaxExec: -1, History: -2, HistoryBytes: -1, ExecGrace: -1, PollPeriod: -1, EventPeriod: -1,
@@ -30,7 +30,7 @@ func TestConfigProblemsAreNamedTogether(t *testing.T) {
 	}
 }
 
-func TestWords(t *testing.T) {
+func TestString_KubeletNames(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		word fmt.Stringer
@@ -55,7 +55,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-func TestPodsAreAddedAndRemoved(t *testing.T) {
+func TestAddPod_AddsAndRemoves(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Startup, prober.Readiness, prober.Liveness))
 	spec := s.pod
@@ -77,8 +77,8 @@ func TestPodsAreAddedAndRemoved(t *testing.T) {
 	require.Nil(t, s.History(key("unprobed", prober.Liveness)))
 }
 
-// kubernetes#132826: a probe that is missing behind one that is there.
-func TestAddPodFillsGaps(t *testing.T) {
+// kubernetes#132826: a missing probe that comes after an existing one.
+func TestAddPod_AddsMissingProbes(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Startup, prober.Readiness, prober.Liveness))
 	spec := s.pod.DeepCopy()
@@ -90,7 +90,7 @@ func TestAddPodFillsGaps(t *testing.T) {
 	require.Equal(t, prober.Success, s.step(prober.Readiness))
 }
 
-func TestSidecarsAreProbedAndInitContainersAreNot(t *testing.T) {
+func TestAddPod_SidecarsButNotInitContainers(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Liveness))
 	spec := podOf(withProbes("app", prober.Liveness))
@@ -118,7 +118,7 @@ func TestSidecarsAreProbedAndInitContainersAreNot(t *testing.T) {
 	require.Equal(t, prober.Failure, s.Result(key("proxy", prober.Readiness), "p"))
 }
 
-func TestADeletedPodHasReadinessOnly(t *testing.T) {
+func TestAddPod_DeletedPodHasReadinessOnly(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Liveness))
 	spec := podOf(withProbes("app", prober.Startup, prober.Readiness, prober.Liveness))
@@ -131,7 +131,7 @@ func TestADeletedPodHasReadinessOnly(t *testing.T) {
 	}
 }
 
-func TestCleanup(t *testing.T) {
+func TestCleanupPods(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Liveness))
 	for i := range 100 {
@@ -146,7 +146,7 @@ func TestCleanup(t *testing.T) {
 	require.Equal(t, 2, s.CleanupPods(func(types.UID) bool { return false }))
 }
 
-func TestFailureThreshold(t *testing.T) {
+func TestProbe_FailureThreshold(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Liveness))
 	require.Equal(t, prober.Success, s.step(prober.Liveness))
@@ -163,7 +163,7 @@ func TestFailureThreshold(t *testing.T) {
 
 // kubernetes#53530, kubernetes#62853: two failures, a crash, and the first failure
 // of the new container was the third.
-func TestCountsDoNotSurviveTheContainer(t *testing.T) {
+func TestProbe_NewContainerStartsWithNewCounts(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Liveness))
 	s.exits(1)
@@ -175,7 +175,7 @@ func TestCountsDoNotSurviveTheContainer(t *testing.T) {
 	require.Equal(t, prober.Failure, s.step(prober.Liveness))
 }
 
-func TestStartupGatesTheOthers(t *testing.T) {
+func TestProbe_OthersWaitForStartup(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Startup, prober.Readiness, prober.Liveness))
 	s.exits(1)
@@ -189,7 +189,7 @@ func TestStartupGatesTheOthers(t *testing.T) {
 	require.Equal(t, prober.Success, s.step(prober.Liveness))
 }
 
-func TestStartupFails(t *testing.T) {
+func TestProbe_StartupFails(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Startup))
 	s.exits(1)
@@ -199,7 +199,7 @@ func TestStartupFails(t *testing.T) {
 	s.refuse(prober.Startup)
 }
 
-func TestInitialDelayIsWaitedFor(t *testing.T) {
+func TestProbe_WaitsForTheInitialDelay(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Liveness)
 	c.LivenessProbe.InitialDelaySeconds = 20
@@ -215,8 +215,8 @@ func TestInitialDelayIsWaitedFor(t *testing.T) {
 	newStepper(t, c).step(prober.Liveness)
 }
 
-// kubernetes#128820: a container that has ended is not ready, at once.
-func TestAnExitMakesUnreadyAtOnce(t *testing.T) {
+// kubernetes#128820: a container that has exited is not ready at once.
+func TestRefresh_ExitedContainerIsNotReadyAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Readiness, prober.Liveness))
 	require.Equal(t, prober.Success, s.step(prober.Readiness))
@@ -227,7 +227,7 @@ func TestAnExitMakesUnreadyAtOnce(t *testing.T) {
 	s.refuse(prober.Readiness)
 }
 
-func TestAContainerThatNeverComesBackIsForgotten(t *testing.T) {
+func TestProbe_RemovedForAContainerThatIsNotRestarted(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Readiness))
 	spec := s.pod.DeepCopy()
@@ -240,7 +240,7 @@ func TestAContainerThatNeverComesBackIsForgotten(t *testing.T) {
 	require.Equal(t, prober.NoProbe, s.Result(key("app", prober.Readiness), "a"))
 }
 
-func TestErrorPolicies(t *testing.T) {
+func TestProbe_ErrorPolicies(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the runtime is down")
 	missing := fmt.Errorf("exec: %w", prober.ErrCommandNotFound)
@@ -249,7 +249,7 @@ func TestErrorPolicies(t *testing.T) {
 		err    error
 		want   prober.Result
 	}{
-		"a broken runner says nothing":             {prober.CountNotFound, broken, prober.Success},
+		"an error of the runner is ignored":        {prober.CountNotFound, broken, prober.Success},
 		"a missing command is a failure (#106682)": {prober.CountNotFound, missing, prober.Failure},
 		"unless all is ignored":                    {prober.IgnoreErrors, missing, prober.Success},
 		"or all counts":                            {prober.CountErrors, broken, prober.Failure},
@@ -269,7 +269,7 @@ func TestErrorPolicies(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeRunIsAnError(t *testing.T) {
+func TestProbe_HandlerThatCannotRunIsAnError(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]corev1.ProbeHandler{
 		"missing probe handler for web_default(1234):app": {},
@@ -277,8 +277,8 @@ func TestWhatCannotBeRunIsAnError(t *testing.T) {
 		"invalid port number: 70000":                      {TCPSocket: &corev1.TCPSocketAction{Port: intOrString("70000")}},
 		"invalid port number: -1":                         {TCPSocket: &corev1.TCPSocketAction{Port: intOrString("-1")}},
 		"invalid port number: 0":                          {HTTPGet: &corev1.HTTPGetAction{}},
-		"no handler for gRPC probes":                      {GRPC: &corev1.GRPCAction{Port: 1}},
-		"no runner for exec probes":                       {Exec: &corev1.ExecAction{}},
+		"gRPC probes are not supported by this agent":     {GRPC: &corev1.GRPCAction{Port: 1}},
+		"exec probes are not supported by this agent":     {Exec: &corev1.ExecAction{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -293,7 +293,7 @@ func TestWhatCannotBeRunIsAnError(t *testing.T) {
 	}
 }
 
-// A small manifest asks for 250 GB: the value of one variable, many times.
+// A small manifest expands to 250 GB: it contains one large variable many times.
 func TestProbe_HugeCommandIsNotExpanded(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Startup)
@@ -305,7 +305,7 @@ func TestProbe_HugeCommandIsNotExpanded(t *testing.T) {
 	require.EqualError(t, s.runs[0].Err, "command of exec probe: more than 6291456 bytes with all $(NAME) references replaced")
 }
 
-func TestHistoryKeepsTheLast(t *testing.T) {
+func TestHistory_KeepsTheLastRuns(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Readiness), func(cfg *prober.Config) { cfg.History, cfg.HistoryBytes = 5, 3 })
 	for i := range 7 {
@@ -330,13 +330,13 @@ func TestHistoryKeepsTheLast(t *testing.T) {
 		return 0, nil
 	})
 	s.step(prober.Readiness)
-	require.Equal(t, "no", s.History(key("app", prober.Readiness))[4].Output, "no half of a rune")
+	require.Equal(t, "no", s.History(key("app", prober.Readiness))[4].Output, "no partial rune")
 	none := newStepper(t, withProbes("app", prober.Readiness), func(cfg *prober.Config) { cfg.History = -1 })
 	none.step(prober.Readiness)
 	require.Empty(t, none.History(key("app", prober.Readiness)))
 }
 
-func TestAProbeInFlightIsNotRunAgain(t *testing.T) {
+func TestProbe_OnlyOneRunInFlight(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Liveness))
 	s.answers(func(ctx context.Context, _ prober.ExecRequest) (int32, error) {
@@ -360,9 +360,9 @@ func TestRun_LateOfTheFirstRun(t *testing.T) {
 	require.Equal(t, 2*time.Second, s.runs[0].Late)
 }
 
-// What was in flight when its pod went, its container ended or another took its
-// place says nothing.
-func TestARunCutShortDoesNotCount(t *testing.T) {
+// A run is not counted if its pod was removed, or its container exited or was replaced, while
+// the run was in progress.
+func TestProbe_CancelledRunIsNotCounted(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]func(*stepper, context.CancelFunc){
 		"removed":   func(s *stepper, _ context.CancelFunc) { s.RemovePod("1234") },

@@ -86,8 +86,8 @@ const (
 	timedOut = "context deadline exceeded" // and what net/http adds by chance
 )
 
-// A run has its timeout once, whatever it is redirected to.
-func TestARunHasItsTimeoutOnce(t *testing.T) {
+// The timeout applies to a run with all its redirects.
+func TestHTTP_RedirectsShareOneTimeout(t *testing.T) {
 	t.Parallel()
 	const most = 700 * time.Millisecond
 	play(t, func(s *played) {
@@ -95,9 +95,9 @@ func TestARunHasItsTimeoutOnce(t *testing.T) {
 	}, after(most, moved), after(most, okay))
 }
 
-// A redirect is followed when its head has come, unless its body is so small that
+// A redirect is followed when its headers have arrived, unless its body is so small that
 // net/http reads it.
-func TestRedirectsWithSlowBodies(t *testing.T) {
+func TestHTTP_RedirectsWithSlowBodies(t *testing.T) {
 	t.Parallel()
 	const large, small = "HTTP/1.1 302 Found\r\nLocation: /a\r\nContent-Length: 5000\r\n\r\n", "HTTP/1.1 302 Found\r\nLocation: /a\r\nContent-Length: 9\r\n\r\nno"
 	t.Run("large", func(t *testing.T) {
@@ -125,8 +125,8 @@ func TestRedirectsWithSlowBodies(t *testing.T) {
 	})
 }
 
-// A line that is malformed fails a run at once, whether or not more comes.
-func TestAMalformedLineFailsAtOnce(t *testing.T) {
+// A malformed line makes a run fail at once, whether or not more data follows.
+func TestHTTP_MalformedLineFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	play(t, func(s *played) {
 		s.want(prober.Failed, `malformed HTTP status code "2x0"`, 0)

@@ -21,8 +21,7 @@ import (
 	"github.com/kubeparts/kubeparts/prober"
 )
 
-// tape is a connection to a server that answers anything, once it was asked, and
-// records what.
+// tape is a connection to a server that answers any request and records it.
 type tape struct {
 	net.Conn
 	asked bytes.Buffer
@@ -49,7 +48,7 @@ func (t *tape) SetDeadline(time.Time) error { return nil }
 
 func (t *tape) dial(context.Context, string, string) (net.Conn, error) { return t, nil }
 
-// request returns what was asked, without an order that does not matter.
+// request returns the recorded request in a canonical order.
 func (t *tape) request() string {
 	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(t.asked.Bytes())))
 	if err == nil {
@@ -58,8 +57,8 @@ func (t *tape) request() string {
 	return fmt.Sprintf("%v %+v", err, r)
 }
 
-// byNetHTTP makes the request of a probe as the kubelet does, by a client of
-// net/http, and returns what was asked.
+// byNetHTTP sends the request of a probe like the kubelet, with a client of net/http, and
+// returns the recorded request.
 func byNetHTTP(get *corev1.HTTPGetAction, address string) (string, error) {
 	u, err := url.Parse(get.Path)
 	if err != nil {
@@ -96,8 +95,8 @@ func byNetHTTP(get *corev1.HTTPGetAction, address string) (string, error) {
 	return t.request(), response.Body.Close()
 }
 
-// Whatever is in a spec, what is asked is what a client of net/http would ask, or as
-// little, for the same reason.
+// For any spec, the request is the one that a client of net/http would send, or both send
+// none, for the same reason.
 func FuzzRequest(f *testing.F) {
 	f.Add("", "/", "", "")
 	f.Add("HTTP", "/a/b?c=d%20e#f", "x", "1")
@@ -133,7 +132,7 @@ func FuzzRequest(f *testing.F) {
 		r, err := m.Probe(t.Context(), key("app", prober.Readiness))
 		require.NoError(t, err)
 		switch {
-		case strings.Contains(r.Output, "is no address of 127.0.0.1:80"):
+		case strings.Contains(r.Output, "does not address 127.0.0.1:80"):
 			// It is somebody else's, which the kubelet would ask.
 			require.Equal(t, prober.Failed, r.Outcome)
 		case wantErr == nil:

@@ -11,15 +11,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// run is one run of a probe. The probe has it from the moment that the run is due.
+// run is one run of a probe. It exists from the time at which it is due.
 type run struct {
-	// manual means that Trigger asked for the run, off the probe's turn.
+	// manual means that the run was requested by Trigger, in addition to the schedule.
 	manual bool
 	key    Key
 	// spawn starts a goroutine that may outlive the run.
 	spawn func(func())
 
-	// The rest is set when the run begins, and is read without the lock.
+	// The fields below are set when the run begins, and are read without the lock.
 	due       time.Time
 	pod       *corev1.Pod
 	container *corev1.Container
@@ -29,27 +29,27 @@ type run struct {
 	timing    timing
 	// outlived means that the command of an earlier run has not ended.
 	outlived bool
-	// cancel cuts the run short.
+	// cancel cancels the run.
 	cancel context.CancelFunc
 }
 
-// finding is what a run found.
+// finding is the result of a run.
 type finding struct {
 	outcome Outcome
 	output  string
-	err     error // of an Errored one
+	err     error // set if the outcome is Errored
 }
 
-// claim gives p a run. It needs mu.
+// claim assigns a new run to p and removes p from the schedule. The caller holds mu.
 func (m *Manager) claim(p *probe, spawn func(func())) {
 	p.run = &run{key: p.key(), spawn: spawn}
-	if !p.turn.IsZero() {
-		p.run.manual, p.due, p.turn = true, p.turn, time.Time{}
+	if !p.scheduledFor.IsZero() {
+		p.run.manual, p.due, p.scheduledFor = true, p.scheduledFor, time.Time{}
 	}
-	m.agenda.Remove(p)
+	m.schedule.Remove(p)
 }
 
-// step makes the run that p has been given.
+// step does the run that was assigned to p.
 func (m *Manager) step(ctx context.Context, p *probe) (Run, error) {
 	runCtx, r, a := m.begin(ctx, p)
 	if a != proceed {
@@ -65,16 +65,16 @@ func (m *Manager) step(ctx context.Context, p *probe) (Run, error) {
 		Key: r.key, Pod: r.pod, ContainerID: r.target.ID, Late: max(0, began.Sub(r.due)), Err: f.err,
 		Record: Record{At: began, Duration: m.cfg.Clock.Now().Sub(began), Outcome: f.outcome, Output: f.output},
 	}
-	e, counted := m.end(ctx, p, r, f, &result)
+	e, counted := m.finish(ctx, p, r, f, &result)
 	m.loop.Trigger()
 	if !counted {
 		if err := context.Cause(ctx); err != nil {
-			return Run{}, fmt.Errorf("probe cut short: %w", err)
+			return Run{}, fmt.Errorf("probe cancelled: %w", err)
 		}
-		return Run{}, fmt.Errorf("probe cut short, its container is no more: %w", ErrNotNow)
+		return Run{}, fmt.Errorf("probe cancelled, the container was removed or replaced, or has exited: %w", ErrNotNow)
 	}
 	m.cfg.Observer.Probed(result)
-	if m.isRemoved(p) { // during the call, so Removed must follow it
+	if m.isRemoved(p) { // removed during the call: Removed must follow the last Probed
 		m.cfg.Observer.Removed(r.key)
 	}
 	m.emit(r, e)
@@ -87,19 +87,19 @@ func (m *Manager) isRemoved(p *probe) bool {
 	return p.removed
 }
 
-// begin looks the container up and decides what to do with p's run. If that is to proceed,
-// it returns the run's context. If not, p has no run any more, and is due when there may
-// be something to do.
+// begin looks up the container and decides what to do with p's run. If the decision is to
+// proceed, it returns the run's context. Otherwise it ends the run and schedules p for the
+// time at which a run may be possible.
 func (m *Manager) begin(ctx context.Context, p *probe) (context.Context, *run, action) {
 	target, known := m.lookup(p) // locks mu
 	defer m.mu.Unlock()
 	r := p.run
 	if p.removed {
-		return nil, r, rest // the Observer knows already
+		return nil, r, idle // Removed has been called already
 	}
 	now := m.cfg.Clock.Now()
 	if known {
-		m.see(p.pod, p.container.Name, &target, now)
+		m.updateContainer(p.pod, p.container.Name, &target, now)
 	}
 	t := p.timing()
 	a := decide(p.facts(&target, known, now))
@@ -115,35 +115,35 @@ func (m *Manager) begin(ctx context.Context, p *probe) (context.Context, *run, a
 	p.run = nil
 	switch a {
 	case drop, failLast:
-		m.drop(p)
+		m.removeProbe(p)
 	case wait:
-		m.agenda.put(p, p.eligible)
+		m.schedule.put(p, p.eligible)
 	case poll, fail:
-		m.agenda.put(p, now.Add(min(t.period, m.cfg.PollPeriod)))
-	case rest, proceed:
-		m.agenda.put(p, now.Add(t.period))
+		m.schedule.put(p, now.Add(min(t.period, m.cfg.PollPeriod)))
+	case idle, proceed:
+		m.schedule.put(p, now.Add(t.period))
 	}
 	return nil, r, a
 }
 
-// lookup asks what is known of p's container, until the answer is newer than any
-// that Refresh had. It returns with mu locked.
+// lookup looks up p's container and repeats that if Refresh was called in the meantime. It
+// returns with mu locked.
 func (m *Manager) lookup(p *probe) (Target, bool) {
 	m.mu.Lock()
 	for {
-		looks, key := p.pod.looks, p.key()
+		refreshes, key := p.pod.refreshes, p.key()
 		m.mu.Unlock()
 		target, known := m.cfg.Lookup(key.PodUID, key.Container)
 		m.mu.Lock()
-		if p.removed || p.pod.looks == looks {
+		if p.removed || p.pod.refreshes == refreshes {
 			return target, known
 		}
 	}
 }
 
-// end counts what a run found, unless it was cut short or its container is gone,
-// returns the event about it, and makes p due again.
-func (m *Manager) end(ctx context.Context, p *probe, r *run, f finding, result *Run) (e event, counted bool) {
+// finish counts the result of a run, unless it was cancelled or its container no longer
+// runs. It returns the event for the result and schedules p again.
+func (m *Manager) finish(ctx context.Context, p *probe, r *run, f finding, result *Run) (e event, counted bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.cfg.Clock.Now()
@@ -155,23 +155,24 @@ func (m *Manager) end(ctx context.Context, p *probe, r *run, f finding, result *
 	case p.removed:
 		return event{}, false
 	case ctx.Err() != nil, p.exited, p.id != r.target.ID:
-		m.agenda.put(p, later(p.due, now))
+		m.schedule.put(p, later(p.due, now))
 		return event{}, false
 	}
 	before := p.count.result
 	reached := m.count(p, r, f)
 	result.Result = p.count.result
-	m.remember(p, result)
+	m.recordRun(p, result)
 	due := p.due
 	if !r.manual || !due.After(now) {
 		due = m.next(p, r, now, f.outcome)
 	}
-	m.agenda.put(p, due)
-	return m.worth(p, r, f, reached && p.count.result != before, now), true
+	m.schedule.put(p, due)
+	return m.newEvent(p, r, f, reached && p.count.result != before, now), true
 }
 
-// next returns when p is due after a run. It keeps to its grid, so that delays do not
-// add up. A probe that has missed its turn makes up for it at once, and only for one.
+// next returns when p is due after a run. It adds the interval to the time at which the run
+// was due, so that delays do not add up. If that is in the past, the next run is due now;
+// further missed runs are skipped.
 func (m *Manager) next(p *probe, r *run, now time.Time, o Outcome) time.Time {
 	interval := r.timing.interval(p.kind, p.count, o <= Warned)
 	if p.first {
@@ -189,7 +190,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// count lets the thresholds decide, and publishes a change of the result.
+// count applies the thresholds to the result of a run and publishes a change of the probe's
+// result. It reports whether a threshold was reached.
 func (m *Manager) count(p *probe, r *run, f finding) (reached bool) {
 	outcome := Success
 	switch f.outcome {
@@ -203,7 +205,7 @@ func (m *Manager) count(p *probe, r *run, f finding) (reached bool) {
 		outcome = Failure
 	}
 	if r.manual && outcome == Failure {
-		return false // it was not its turn
+		return false // see Trigger
 	}
 	before := p.count.result
 	if reached = p.count.observe(p.kind, outcome, r.timing.thresholds); !reached || p.count.result == before {
@@ -211,17 +213,17 @@ func (m *Manager) count(p *probe, r *run, f finding) (reached bool) {
 	}
 	m.publish(p)
 	if p.kind == Startup && outcome == Success {
-		for _, q := range p.pod.probes { // those that waited for it
+		for _, q := range p.pod.probes { // the probes that waited for it
 			if q != p && q.container.Name == p.container.Name && q.run == nil && !q.exited {
-				m.agenda.put(q, later(q.eligible, m.cfg.Clock.Now()))
+				m.schedule.put(q, later(q.eligible, m.cfg.Clock.Now()))
 			}
 		}
 	}
 	return reached
 }
 
-// remember keeps the run for History.
-func (m *Manager) remember(p *probe, result *Run) {
+// recordRun stores the run for History.
+func (m *Manager) recordRun(p *probe, result *Run) {
 	if m.cfg.History < 0 {
 		return
 	}
@@ -229,13 +231,13 @@ func (m *Manager) remember(p *probe, result *Run) {
 	if result.Err != nil {
 		record.Output = result.Err.Error()
 	}
-	record.Output = strings.Clone(cut(record.Output, m.cfg.HistoryBytes))
+	record.Output = strings.Clone(truncate(record.Output, m.cfg.HistoryBytes))
 	p.history = append(p.history, record)
 	p.history = slices.Delete(p.history, 0, max(0, len(p.history)-m.cfg.History))
 }
 
-// cut returns at most the first limit bytes of s, and no half rune.
-func cut(s string, limit int) string {
+// truncate returns at most the first limit bytes of s, cut between runes.
+func truncate(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}

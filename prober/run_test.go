@@ -23,8 +23,8 @@ type loop struct {
 	stop  context.CancelFunc
 }
 
-// inBubble runs f beside a manager with a pod of one container, "app", which began
-// just now.
+// inBubble runs f while a manager is running, with a pod of one container, "app", which has
+// just started.
 func inBubble(t *testing.T, c corev1.Container, f func(t *testing.T, l *loop), change ...func(*prober.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -54,9 +54,9 @@ func wait(d time.Duration) {
 	synctest.Wait()
 }
 
-// The promise of detection: threshold periods and a timeout, whatever the phase in
-// which the container stops answering.
-func TestAFailureIsDetectedInTime(t *testing.T) {
+// A failure is detected within threshold periods and one timeout, whenever in a period the
+// container stops responding.
+func TestRun_FailureIsDetectedInTime(t *testing.T) {
 	t.Parallel()
 	for _, phase := range []time.Duration{0, time.Millisecond, 3 * time.Second, 9999 * time.Millisecond, 17 * time.Second} {
 		for _, hangs := range []bool{true, false} {
@@ -87,7 +87,7 @@ func TestAFailureIsDetectedInTime(t *testing.T) {
 
 // kubernetes#96614: the delay was rounded up to a tick, and the first run came up
 // to a period later.
-func TestTheFirstRunIsExactlyAfterTheInitialDelay(t *testing.T) {
+func TestRun_FirstRunIsExactlyAfterTheInitialDelay(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Liveness)
 	c.LivenessProbe.InitialDelaySeconds, c.LivenessProbe.PeriodSeconds = 20, 60
@@ -103,7 +103,7 @@ func TestTheFirstRunIsExactlyAfterTheInitialDelay(t *testing.T) {
 	})
 }
 
-func TestProbesThatStartTogetherPart(t *testing.T) {
+func TestRun_SpreadsProbesThatStartTogether(t *testing.T) {
 	t.Parallel()
 	inBubble(t, withProbes("app", prober.Liveness), func(t *testing.T, l *loop) {
 		t.Helper()
@@ -121,8 +121,8 @@ func TestProbesThatStartTogetherPart(t *testing.T) {
 	})
 }
 
-// kubernetes#102064: all that an agent finds at its start is not probed at once.
-func TestContainersFoundAtTheStartAreSpread(t *testing.T) {
+// kubernetes#102064: containers that exist when an agent starts are not probed all at once.
+func TestRun_SpreadsProbesOfOlderContainers(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Liveness)
 	c.LivenessProbe.PeriodSeconds = 3600
@@ -147,7 +147,7 @@ func TestContainersFoundAtTheStartAreSpread(t *testing.T) {
 	})
 }
 
-func TestSubSecondPeriodsAndStartAndEdge(t *testing.T) {
+func TestOptions_SubSecondStartAndEdgePeriods(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Readiness)
 	inBubble(t, c, func(t *testing.T, l *loop) {
@@ -174,7 +174,7 @@ func TestSubSecondPeriodsAndStartAndEdge(t *testing.T) {
 	})
 }
 
-func TestSlowProbesDoNotPileUp(t *testing.T) {
+func TestRun_SlowProbesDoNotAccumulate(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Readiness)
 	c.ReadinessProbe.PeriodSeconds, c.ReadinessProbe.TimeoutSeconds = 1, 10
@@ -190,7 +190,7 @@ func TestSlowProbesDoNotPileUp(t *testing.T) {
 	})
 }
 
-func TestStartupSetsOffTheOthers(t *testing.T) {
+func TestRun_StartupSuccessTriggersTheOthers(t *testing.T) {
 	t.Parallel()
 	inBubble(t, withProbes("app", prober.Startup, prober.Readiness), func(t *testing.T, l *loop) {
 		t.Helper()
@@ -203,8 +203,8 @@ func TestStartupSetsOffTheOthers(t *testing.T) {
 	})
 }
 
-// A restart is seen by Refresh, and within PollPeriod without.
-func TestANewContainerIsProbedAtOnce(t *testing.T) {
+// A restart is noticed by Refresh, and without it within PollPeriod.
+func TestRun_NewContainerIsProbedAtOnce(t *testing.T) {
 	t.Parallel()
 	inBubble(t, withProbes("app", prober.Readiness), func(t *testing.T, l *loop) {
 		t.Helper()
@@ -226,8 +226,8 @@ func TestANewContainerIsProbedAtOnce(t *testing.T) {
 	})
 }
 
-// kubernetes#118815: a run off its turn that fails does not count.
-func TestTriggeredRunsAreExtra(t *testing.T) {
+// kubernetes#118815: the failure of a triggered run is not counted.
+func TestTrigger_RunsAreAdditional(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Readiness)
 	inBubble(t, c, func(t *testing.T, l *loop) {
@@ -248,7 +248,7 @@ func TestTriggeredRunsAreExtra(t *testing.T) {
 	})
 }
 
-func TestStopIsImmediate(t *testing.T) {
+func TestRun_StopsImmediately(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Liveness)
 	c.LivenessProbe.TimeoutSeconds = 3600
@@ -277,9 +277,9 @@ func TestStopIsImmediate(t *testing.T) {
 	})
 }
 
-// kubernetes#110070: the result is known at the timeout, the command is never run
-// beside itself, and each period in which it is still there is a failure.
-func TestACommandThatHangs(t *testing.T) {
+// kubernetes#110070: the result is decided at the timeout, a command never runs twice at the
+// same time, and each period in which it is still running is a failure.
+func TestExec_HangingCommand(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Liveness)
 	inBubble(t, c, func(t *testing.T, l *loop) {
@@ -302,8 +302,8 @@ func TestACommandThatHangs(t *testing.T) {
 	})
 }
 
-// A command that has been given up is run again.
-func TestTheGraceOfACommandEnds(t *testing.T) {
+// A command whose grace period is over is run again.
+func TestExec_GraceOfACommandEnds(t *testing.T) {
 	t.Parallel()
 	inBubble(t, withProbes("app", prober.Readiness), func(t *testing.T, l *loop) {
 		t.Helper()
@@ -318,9 +318,9 @@ func TestTheGraceOfACommandEnds(t *testing.T) {
 	}, func(cfg *prober.Config) { cfg.ExecGrace = 20 * time.Second })
 }
 
-// However many commands hang, the others have their turn after a timeout, and their
-// waiting is not counted against theirs.
-func TestTheCapOverCommands(t *testing.T) {
+// If many commands hang, the others run after one timeout, and their waiting does not count
+// towards their own timeout.
+func TestRun_MaxExec(t *testing.T) {
 	t.Parallel()
 	inBubble(t, withProbes("app", prober.Liveness), func(t *testing.T, l *loop) {
 		t.Helper()
@@ -348,8 +348,8 @@ func TestTheCapOverCommands(t *testing.T) {
 	}, func(cfg *prober.Config) { cfg.MaxExec = 2 })
 }
 
-// A reader that does not read ends up with the newest, and holds up nobody.
-func TestResultsCoalesce(t *testing.T) {
+// A reader that does not read receives the newest result in the end, and delays no other.
+func TestResults_Coalesce(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Readiness)
 	c.ReadinessProbe.FailureThreshold = 1
@@ -381,7 +381,7 @@ func TestResultsCoalesce(t *testing.T) {
 	})
 }
 
-func TestAPodThatHasEndedIsForgotten(t *testing.T) {
+func TestRun_EndedPodIsRemoved(t *testing.T) {
 	t.Parallel()
 	inBubble(t, withProbes("app", prober.Readiness, prober.Liveness), func(t *testing.T, l *loop) {
 		t.Helper()
@@ -392,8 +392,9 @@ func TestAPodThatHasEndedIsForgotten(t *testing.T) {
 	})
 }
 
-// A command that does not end with its context keeps its Run, and so a second one out.
-func TestRun_RefusesASecondOneUntilTheFirstHasReturned(t *testing.T) {
+// A command that does not end when its context is done delays the return of Run, so that a
+// second Run is rejected.
+func TestRun_RejectsASecondOneUntilTheFirstHasReturned(t *testing.T) {
 	t.Parallel()
 	inBubble(t, withProbes("app", prober.Liveness), func(t *testing.T, l *loop) {
 		t.Helper()

@@ -8,14 +8,14 @@ import (
 	"github.com/kubeparts/kubeparts/internal/priority"
 )
 
-// timing is what a probe's schedule is made of.
+// timing contains the periods, delays and thresholds of a probe.
 type timing struct {
 	period, timeout, delay, start, edge time.Duration
 	thresholds
 }
 
-// timing returns p's, from its spec as it is now. Values that the API server would
-// have refused or defaulted are put right.
+// timing returns the timing of p according to its newest spec. Values that the API server
+// would reject or default are replaced with the defaults.
 func (p *probe) timing() timing {
 	spec := p.spec()
 	seconds := func(n, standard int32) time.Duration {
@@ -40,20 +40,20 @@ func (p *probe) timing() timing {
 	return t
 }
 
-// interval returns the time from a run to the next, by what is known after it.
+// interval returns the time from a run to the next one. c is the state after the run.
 func (t timing) interval(k Kind, c count, succeeded bool) time.Duration {
 	switch {
 	case t.start > 0 && !succeeded && c.result != Success && k != Liveness:
 		return min(t.period, t.start)
-	case t.edge > 0 && c.run > 0 && c.last != c.result:
+	case t.edge > 0 && c.streak > 0 && c.last != c.result:
 		return min(t.period, t.edge)
 	default:
 		return t.period
 	}
 }
 
-// spread returns a fraction of limit that is always the same for the same key and
-// seed, and different ones for different keys.
+// spread returns a time below limit that is determined by the seed and the key, so that
+// different keys get different times.
 func spread(seed maphash.Seed, key Key, limit time.Duration) time.Duration {
 	if limit <= 0 {
 		return 0
@@ -61,29 +61,29 @@ func spread(seed maphash.Seed, key Key, limit time.Duration) time.Duration {
 	return time.Duration(maphash.Comparable(seed, key) % uint64(limit))
 }
 
-// The longest that probes are spread over.
+// The maximum times over which probes are spread.
 const (
-	// adoptSpread is for the first run on a container that was there before the
-	// Manager: an agent that starts shall not run all probes at once.
+	// adoptSpread applies to the first run on a container that was started before the
+	// Manager, so that an agent that starts does not run all probes at once.
 	adoptSpread = 10 * time.Second
-	// skew is for the second run on a new container: containers that started
-	// together part. It is taken off the first interval, so that nothing is
-	// noticed later than promised.
+	// skew applies to the second run on a new container, so that probes of containers that
+	// were started together do not run together. It shortens the first interval, so that
+	// no failure is detected later than documented.
 	skew = time.Second
 )
 
-// agenda is the probes by the time that they are due.
-type agenda struct{ priority.Queue[probe] }
+// schedule contains the probes, ordered by the time at which they are due.
+type schedule struct{ priority.Queue[probe] }
 
-func newAgenda() agenda {
-	return agenda{priority.Queue[probe]{
+func newSchedule() schedule {
+	return schedule{priority.Queue[probe]{
 		Before: func(a, b *probe) bool { return a.due.Before(b.due) },
 		Place:  func(p *probe) *int { return &p.place },
 	}}
 }
 
-// put makes p due at the given time, wherever it was before.
-func (a *agenda) put(p *probe, due time.Time) {
+// put schedules p for the given time and replaces any earlier one.
+func (s *schedule) put(p *probe, due time.Time) {
 	p.due = due
-	a.Put(p)
+	s.Put(p)
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // kubernetes#89898: 600 probes a second for a minute are more than there are ports.
-// None of them leaves anything, on either side.
+// None of them leaves a socket in TIME_WAIT, on either side.
 func TestNothingIsLeftInTimeWait(t *testing.T) {
 	t.Parallel()
 	address := serve(t, func(http.ResponseWriter, *http.Request) {})

@@ -6,18 +6,18 @@ import (
 	"github.com/kubeparts/kubeparts/internal/coalesce"
 )
 
-// watcher keeps one change per probe.
+// watcher is a queue with one change per probe.
 type watcher = coalesce.Queue[Key, Change]
 
 // Results returns a channel of the changes of results from now on. There may be
-// any number of readers, none of which delays a probe or another.
+// any number of readers. A reader does not delay a probe or another reader.
 //
-// What a reader has not read yet is kept as one change per probe, the newest, so
-// that it needs no more memory than there are probes, and ends up with what is.
-// Probes come in the order of their first change not read. That a container has
-// not been probed yet is no change, but that a new one is not ready is.
+// Of the unread changes of a probe only the newest is kept, so that the memory of a reader
+// is limited by the number of probes. Probes are in the order of their first unread
+// change. A result that becomes Unknown is not a change. The initial Failure of the
+// readiness probe of a new container is one.
 //
-// The channel is closed when ctx is done, and a goroutine serves it until then.
+// The channel is closed when ctx is done. One goroutine per reader runs until then.
 func (m *Manager) Results(ctx context.Context) <-chan Change {
 	w := coalesce.New[Key](func(_, now Change) Change { return now })
 	m.mu.Lock()
@@ -34,7 +34,7 @@ func (m *Manager) Results(ctx context.Context) <-chan Change {
 	return out
 }
 
-// publish tells all readers of p's result. It needs mu, so that changes keep their
+// publish sends p's result to all readers. The caller holds mu, so that changes stay in
 // order.
 func (m *Manager) publish(p *probe) {
 	for w := range m.watchers {

@@ -18,12 +18,12 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// PodClient is what is asked of an API server, for one namespace. client-go's
-// client is one.
+// PodClient is a client of an API server for the pods of one namespace. The pod client of
+// client-go implements it.
 type PodClient interface {
 	// Get returns the pod of that name.
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (*corev1.Pod, error)
-	// Patch changes the pod of that name and returns it as it is then.
+	// Patch patches the pod of that name and returns the patched pod.
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte,
 		opts metav1.PatchOptions, subresources ...string) (*corev1.Pod, error)
 	// Delete deletes the pod of that name.
@@ -36,21 +36,21 @@ type APIServerConfig struct {
 	//
 	//	func(ns string) status.PodClient { return clientset.CoreV1().Pods(ns) }
 	Pods func(namespace string) PodClient
-	// Mirror returns the mirror of a static pod, by which the API server knows it,
-	// and false if there is none yet. Default: static pods have none, and nothing of
-	// them is published.
+	// Mirror returns the mirror pod of a static pod, whose status is published in the API
+	// server, or false if it does not exist yet. Default: there are no mirror pods, and no
+	// status of a static pod is published.
 	Mirror func(static *corev1.Pod) (*corev1.Pod, bool)
-	// MayRun says whether a pod may still have running containers or anything else
-	// that others must not be given yet; while it says so the pod's end is held back.
-	// Default: no.
+	// MayRun reports whether a pod may still have running containers or other resources
+	// that must not be given to another pod yet. While it returns true, the terminal phase
+	// of the pod is not published. Default: false.
 	MayRun func(types.UID) bool
 	// Clock is the time source. Default the system clock.
 	Clock clock.PassiveClock
-	// Called is told of every call that was made. It must not block. Optional.
+	// Called is called after every call of the API server. It must not block. Optional.
 	Called func(Call)
 }
 
-// Call is one call of an API server.
+// Call describes one call of the API server.
 type Call struct {
 	// Verb is "get", "patch" or "delete".
 	Verb string
@@ -60,7 +60,7 @@ type Call struct {
 	Bytes int
 	// Duration is how long the call took.
 	Duration time.Duration
-	// Err is what came of it, nil if it succeeded.
+	// Err is the error of the call, nil if it succeeded.
 	Err error
 }
 
@@ -88,11 +88,12 @@ func (c APIServerConfig) withDefaults() APIServerConfig {
 	return c
 }
 
-// APIServer is a [Sink] that publishes to an API server: one PATCH of the status
-// subresource a change, against the object as it was last acknowledged; a GET only
-// where that is not known or has moved on. A pod that is being deleted and has
-// finished is deleted once its end is stored. Make it with [NewAPIServer]; its
-// methods are safe for concurrent use, those of one pod one at a time.
+// APIServer is a [Sink] that publishes to an API server. A change is one PATCH of the status
+// subresource, computed from the last known object. It sends a GET only if that object
+// is unknown or may be outdated. It deletes a pod that has a deletion timestamp and is
+// finished, once the terminal phase is stored. Create it with [NewAPIServer]. Its
+// methods are safe for concurrent use, except that calls of Publish and Forget for one pod
+// must not overlap.
 type APIServer struct {
 	cfg APIServerConfig
 
@@ -100,13 +101,13 @@ type APIServer struct {
 	known map[types.UID]known // by the UID of the pod on the node
 }
 
-// known is what is known of a pod's object.
+// known is the last known object of a pod.
 type known struct {
-	object *corev1.Pod
-	doubt  bool // a call had no clear answer: the object may have moved on
+	object    *corev1.Pod
+	uncertain bool // the object may have changed: the result of a call is unknown
 }
 
-// NewAPIServer returns a sink that has called nobody yet.
+// NewAPIServer returns a sink, or an error if cfg is invalid. It sends no request.
 func NewAPIServer(cfg APIServerConfig) (*APIServer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("status: invalid API server config: %w", err)
@@ -114,12 +115,12 @@ func NewAPIServer(cfg APIServerConfig) (*APIServer, error) {
 	return &APIServer{cfg: cfg.withDefaults(), known: map[types.UID]known{}}, nil
 }
 
-// Seen takes note of a pod's object as a watch of the API server shows it, so that
-// the next patch need not find out what has changed; follow it by
-// [Publisher.Trigger], which compares it with what the node says and calls only if
-// they differ. An older object than the one known changes nothing, and nor does one of
-// a pod that was never to be published, or is forgotten: nothing is kept of it. pod is retained
-// and must not be modified afterwards. Of a mirror, uid is the static pod's.
+// Seen records a pod object received from a watch of the API server, so that the next patch
+// needs no GET. Call [Publisher.Trigger] after it, which compares the object with the status
+// that the node reports and sends a request only if they differ. Seen ignores an object
+// that is older than the known one, and objects of pods that were never published or are
+// forgotten. pod is retained and must not be modified afterwards. For a mirror pod, uid is
+// that of the static pod.
 func (a *APIServer) Seen(uid types.UID, pod *corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,22 +129,22 @@ func (a *APIServer) Seen(uid types.UID, pod *corev1.Pod) {
 	}
 }
 
-// Forget drops what is known of a pod.
+// Forget deletes the last known object of a pod.
 func (a *APIServer) Forget(uid types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.known, uid)
 }
 
-// attempts is how often one publication is tried because others wrote first.
+// attempts is the maximum number of attempts of one publication after conflicts.
 const attempts = 3
 
-// Publish makes the API server show what change says. It returns [ErrGone] if the
-// pod is not there, or was deleted by this call, and [ErrHeld] if its end is held
-// back.
+// Publish publishes the status in change to the API server. It returns [ErrGone] if the
+// pod does not exist or was deleted by this call, and [ErrHeld] if the terminal phase
+// could not be published yet.
 func (a *APIServer) Publish(ctx context.Context, change Change) error {
 	if podspec.IsMirror(change.Pod) {
-		return nil // the static pod speaks for it
+		return nil // its status is published with the static pod
 	}
 	if !podspec.IsStatic(change.Pod) {
 		return a.publish(ctx, change, change.Pod)
@@ -155,15 +156,14 @@ func (a *APIServer) Publish(ctx context.Context, change Change) error {
 	if err := a.publish(ctx, change, mirror); !errors.Is(err, ErrGone) {
 		return err
 	}
-	return nil // there will be another mirror
+	return nil // a new mirror pod will be created
 }
 
-// publish makes the API server show what change says. given is the object as others
-// have seen it.
+// publish publishes the status in change. given is the object that the caller knows.
 func (a *APIServer) publish(ctx context.Context, change Change, given *corev1.Pod) error {
-	object, doubt := a.base(change.Pod.UID, given)
+	object, uncertain := a.base(change.Pod.UID, given)
 	for range attempts {
-		if doubt {
+		if uncertain {
 			var err error
 			if object, err = a.get(ctx, change.Pod.UID, object); err != nil {
 				return err
@@ -172,7 +172,7 @@ func (a *APIServer) publish(ctx context.Context, change Change, given *corev1.Po
 		stored, held, err := a.patch(ctx, change, object)
 		switch {
 		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-			doubt = true // gone, replaced or merely changed: a look tells
+			uncertain = true // deleted, replaced or changed: get the object
 			continue
 		case err != nil:
 			return err
@@ -181,30 +181,30 @@ func (a *APIServer) publish(ctx context.Context, change Change, given *corev1.Po
 		}
 		return a.finish(ctx, change, stored)
 	}
-	return fmt.Errorf("pod %s/%s: changed by others at each of %d attempts", given.Namespace, given.Name, attempts)
+	return fmt.Errorf("pod %s/%s: conflict with other writers in each of %d attempts", given.Namespace, given.Name, attempts)
 }
 
-// base returns the newest object known of a pod, which may be the one given, and
-// whether that needs a look first.
-func (a *APIServer) base(uid types.UID, given *corev1.Pod) (object *corev1.Pod, doubt bool) {
+// base returns the newest known object of a pod, which may be the given one, and whether
+// it may be outdated.
+func (a *APIServer) base(uid types.UID, given *corev1.Pod) (object *corev1.Pod, uncertain bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := a.known[uid]
 	if k.object == nil || k.object.UID != given.UID || isNewer(given, k.object) {
 		k = known{object: given}
 	}
-	k.doubt = k.doubt || k.object.ResourceVersion == ""
+	k.uncertain = k.uncertain || k.object.ResourceVersion == ""
 	a.known[uid] = k
-	return k.object, k.doubt
+	return k.object, k.uncertain
 }
 
-func (a *APIServer) learn(uid types.UID, k known) {
+func (a *APIServer) setKnown(uid types.UID, k known) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.known[uid] = k
 }
 
-// get looks at the object that old was. ErrGone means that it is no more.
+// get gets the current version of object old. It returns ErrGone if it does not exist.
 func (a *APIServer) get(ctx context.Context, uid types.UID, old *corev1.Pod) (*corev1.Pod, error) {
 	start := a.cfg.Clock.Now()
 	object, err := a.cfg.Pods(old.Namespace).Get(ctx, old.Name, metav1.GetOptions{})
@@ -215,14 +215,14 @@ func (a *APIServer) get(ctx context.Context, uid types.UID, old *corev1.Pod) (*c
 	case err != nil:
 		return nil, fmt.Errorf("get pod %s/%s: %w", old.Namespace, old.Name, err)
 	case object.UID != old.UID:
-		return nil, fmt.Errorf("%w: deleted and made again as %s", ErrGone, object.UID)
+		return nil, fmt.Errorf("%w: a new pod of the same name has UID %s", ErrGone, object.UID)
 	}
-	a.learn(uid, known{object: object})
+	a.setKnown(uid, known{object: object})
 	return object, nil
 }
 
-// patch makes object's status what change says, and returns it as stored. held says
-// that the pod's end is missing from it.
+// patch publishes the status in change and returns the stored object. held means that the
+// terminal phase was omitted.
 func (a *APIServer) patch(ctx context.Context, change Change, object *corev1.Pod) (stored *corev1.Pod, held bool, err error) {
 	merged, held := Merge(object, &change.New, a.cfg.MayRun(change.Pod.UID), a.cfg.Clock.Now())
 	body, err := Patch(object, &merged)
@@ -233,15 +233,15 @@ func (a *APIServer) patch(ctx context.Context, change Change, object *corev1.Pod
 	stored, err = a.cfg.Pods(object.Namespace).Patch(ctx, object.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
 	a.called(Call{Verb: "patch", Bytes: len(body), Err: err}, object, start)
 	if err != nil {
-		a.learn(change.Pod.UID, known{object: object, doubt: !refused(err)})
+		a.setKnown(change.Pod.UID, known{object: object, uncertain: !refused(err)})
 		return nil, held, fmt.Errorf("patch status of pod %s/%s: %w", object.Namespace, object.Name, err)
 	}
-	a.learn(change.Pod.UID, known{object: stored})
+	a.setKnown(change.Pod.UID, known{object: stored})
 	return stored, held, nil
 }
 
-// finish deletes a pod that is being deleted, of which nothing is left on the node
-// and whose end the API server has stored.
+// finish deletes a pod that has a deletion timestamp, is finished on the node, and whose
+// terminal phase is stored in the API server.
 func (a *APIServer) finish(ctx context.Context, change Change, stored *corev1.Pod) error {
 	if !change.Finished || stored.DeletionTimestamp == nil || podspec.IsMirror(stored) || !podspec.IsTerminal(stored.Status.Phase) {
 		return nil
@@ -252,8 +252,8 @@ func (a *APIServer) finish(ctx context.Context, change Change, stored *corev1.Po
 	})
 	a.called(Call{Verb: "delete", Err: err}, stored, start)
 	if err != nil && !isNotFound(err) {
-		// A conflict is another pod of that name, which the next look shows.
-		a.learn(change.Pod.UID, known{object: stored, doubt: true})
+		// A conflict means another pod of the same name, which the next GET returns.
+		a.setKnown(change.Pod.UID, known{object: stored, uncertain: true})
 		return fmt.Errorf("delete pod %s/%s: %w", stored.Namespace, stored.Name, err)
 	}
 	return ErrGone
@@ -264,8 +264,8 @@ func (a *APIServer) called(c Call, object *corev1.Pod, start time.Time) {
 	a.cfg.Called(c)
 }
 
-// isNewer reports whether a is a newer version than b or another object, false if that
-// is unknown. Resource versions of one object are ordered as numbers (KEP-5504).
+// isNewer reports whether a is a newer version than b, or another object. It returns false
+// if that is unknown. Resource versions of one object are ordered as numbers (KEP-5504).
 func isNewer(a, b *corev1.Pod) bool {
 	if a.ResourceVersion != "" && (a.UID != b.UID || b.ResourceVersion == "") {
 		return true
@@ -275,17 +275,17 @@ func isNewer(a, b *corev1.Pod) bool {
 	return errX == nil && errY == nil && x > y
 }
 
-// isNotFound reports whether err means that the API server does not have the object. A
-// 404 of something between, such as a load balancer, does not: client-go marks an
-// answer that it could not read as one of an API server.
+// isNotFound reports whether err means that the object does not exist in the API server. A
+// 404 of another server in between, such as a load balancer, does not count: client-go
+// marks a response that is not from an API server.
 func isNotFound(err error) bool {
 	return apierrors.ReasonForError(err) == metav1.StatusReasonNotFound &&
 		!apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// refused reports whether err means that nothing was done and that the object is as it
-// was. Anything but a clear refusal, such as a cut connection, leaves that open, and
-// one because of what the object is says that it is not.
+// refused reports whether err means that the API server rejected the request and the object
+// is as last known. It is unknown after an error without a response, such as a broken
+// connection. Not found and conflict mean that the object is not as last known.
 func refused(err error) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {

@@ -36,7 +36,7 @@ type (
 	core      interface{ Pods(namespace string) pods }
 )
 
-func TestClientGoFits(t *testing.T) {
+func TestAPIServer_ClientGoFits(t *testing.T) {
 	t.Parallel()
 	config := func(cs clientset) status.APIServerConfig {
 		return status.APIServerConfig{Pods: func(ns string) status.PodClient { return cs.CoreV1().Pods(ns) }}
@@ -46,7 +46,7 @@ func TestClientGoFits(t *testing.T) {
 	require.ErrorContains(t, err, "field Pods is required")
 }
 
-func TestAChangeIsOnePatch(t *testing.T) {
+func TestAPIServer_ChangeIsOnePatch(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
 	seen := a.put(numbered(1)[0])
@@ -57,13 +57,13 @@ func TestAChangeIsOnePatch(t *testing.T) {
 	require.NoError(t, n.Sync(t.Context()))
 	n.Trigger(seen.UID)
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, []string{"patch p0", "patch p0"}, a.asked(), "no look, no empty patch")
+	require.Equal(t, []string{"patch p0", "patch p0"}, a.asked(), "no GET and no empty patch")
 	require.Equal(t, corev1.ConditionFalse, status.Condition(a.pod("p0").Status.Conditions, corev1.PodReady).Status)
 	require.Positive(t, n.bytes)
 	require.Len(t, n.published, 3)
 }
 
-func TestAPodOfUnknownVersionIsLookedAtFirst(t *testing.T) {
+func TestAPIServer_PodOfUnknownVersionNeedsAGet(t *testing.T) {
 	t.Parallel()
 	pod := numbered(1)[0]
 	n := newNode(t, newAPI(pod))
@@ -72,7 +72,7 @@ func TestAPodOfUnknownVersionIsLookedAtFirst(t *testing.T) {
 	require.Equal(t, []string{"get p0", "patch p0"}, n.api.asked())
 }
 
-func TestOthersWriteBetweenOurPatches(t *testing.T) {
+func TestAPIServer_OtherWritersBetweenPatches(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
 	seen := a.put(numbered(1)[0])
@@ -82,23 +82,23 @@ func TestOthersWriteBetweenOurPatches(t *testing.T) {
 	n.SetPodStatus(seen, simple("Running", "True"))
 	require.NoError(t, n.Sync(t.Context()))
 	require.Equal(t, []string{"patch p0", "get p0", "patch p0"}, a.asked())
-	require.Contains(t, a.pod("p0").Status.Conditions, gate, "a condition of others survives")
+	require.Contains(t, a.pod("p0").Status.Conditions, gate, "another writer's condition is kept")
 
 	shown := a.edit("p0", func(pod *corev1.Pod) { pod.Labels = map[string]string{"edited": ""} })
 	n.sink.Seen(seen.UID, shown)
 	n.sink.Seen(seen.UID, seen) // late: it is older
 	n.SetPodStatus(seen, simple("Running", "False"))
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, []string{"patch p0"}, a.asked(), "what a watch has shown needs no look")
+	require.Equal(t, []string{"patch p0"}, a.asked(), "an object from a watch needs no GET")
 
 	shown = a.edit("p0", func(pod *corev1.Pod) { pod.Status.Phase = "Pending" })
 	n.sink.Seen(seen.UID, shown)
 	n.Trigger(seen.UID)
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, corev1.PodRunning, a.pod("p0").Status.Phase, "what others have spoilt is put right")
+	require.Equal(t, corev1.PodRunning, a.pod("p0").Status.Phase, "changes of other writers are corrected")
 }
 
-func TestVersionsThatAreNoNumbers(t *testing.T) {
+func TestAPIServer_VersionsThatAreNotNumbers(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
 	seen := a.put(numbered(1)[0])
@@ -110,10 +110,10 @@ func TestVersionsThatAreNoNumbers(t *testing.T) {
 	n.sink.Seen(seen.UID, odd)
 	n.SetPodStatus(seen, simple("Running", "False"))
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, []string{"patch p0", "patch p0"}, a.asked(), "the first one stands")
+	require.Equal(t, []string{"patch p0", "patch p0"}, a.asked(), "the first one is kept")
 }
 
-func TestAPodThatOthersChangeAllTheTime(t *testing.T) {
+func TestAPIServer_PersistentConflictIsAnError(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
 	seen := a.put(numbered(1)[0])
@@ -125,13 +125,13 @@ func TestAPodThatOthersChangeAllTheTime(t *testing.T) {
 		return nil
 	}
 	n.SetPodStatus(seen, simple("Running", "True"))
-	require.ErrorContains(t, n.Sync(t.Context()), "changed by others at each of 3 attempts")
+	require.ErrorContains(t, n.Sync(t.Context()), "conflict with other writers in each of 3 attempts")
 	require.Len(t, a.asked(), 5)
 }
 
-// TestAConflictWithoutALookIsNotForgotten: the object is known to have moved on, the
-// look fails, and the status goes back to what the old object showed.
-func TestAConflictWithoutALookIsNotForgotten(t *testing.T) {
+// TestAPIServer_ConflictIsKeptUntilTheNextGet: the object has changed, the GET fails, and the
+// reported status changes back to that of the old object.
+func TestAPIServer_ConflictIsKeptUntilTheNextGet(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
 	pod := numbered(1)[0]
@@ -155,7 +155,7 @@ func TestAConflictWithoutALookIsNotForgotten(t *testing.T) {
 	require.Equal(t, corev1.ConditionTrue, status.Condition(a.pod("p0").Status.Conditions, corev1.PodReady).Status)
 }
 
-func TestAVanishedPodIsAskedForOnce(t *testing.T) {
+func TestAPIServer_MissingPodNeedsOneGet(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
 	seen := a.put(numbered(1)[0])
@@ -172,7 +172,7 @@ func TestAVanishedPodIsAskedForOnce(t *testing.T) {
 	n.RemoveOrphanedStatuses(func(types.UID) bool { return false })
 }
 
-func TestAPodMadeAgainUnderTheSameName(t *testing.T) {
+func TestAPIServer_NewPodOfTheSameName(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
 	seen := a.put(numbered(1)[0])
@@ -188,7 +188,7 @@ func TestAPodMadeAgainUnderTheSameName(t *testing.T) {
 	require.Equal(t, corev1.PodPending, a.pod("p0").Status.Phase, "the new pod is untouched")
 }
 
-func TestADeletedPodGoesWhenItHasFinishedAndItsEndIsStored(t *testing.T) {
+func TestAPIServer_DeletesAFinishedPodAfterItsTerminalPhase(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
 	pod := numbered(1)[0]
@@ -198,17 +198,17 @@ func TestADeletedPodGoesWhenItHasFinishedAndItsEndIsStored(t *testing.T) {
 	n.SetPodStatus(seen, simple("Running", "True"))
 	n.SetPodStatus(seen, simple("Succeeded", "False"))
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, []string{"patch p0"}, a.asked(), "it has ended, but something of it may be left")
+	require.Equal(t, []string{"patch p0"}, a.asked(), "it has ended, but it may still have containers")
 	n.TerminatePod(seen)
 	require.NoError(t, n.Sync(t.Context()))
 	require.Equal(t, []string{"delete p0"}, a.asked())
 	require.Nil(t, a.pod("p0"))
 	n.Trigger(seen.UID)
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, []string{"delete p0"}, a.asked(), "asked once more, it asks once more")
+	require.Equal(t, []string{"delete p0"}, a.asked(), "another request causes another call")
 }
 
-func TestAFinishedPodThatIsDeletedLater(t *testing.T) {
+func TestAPIServer_FinishedPodIsDeletedLater(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
 	seen := a.put(numbered(1)[0])
@@ -222,7 +222,7 @@ func TestAFinishedPodThatIsDeletedLater(t *testing.T) {
 	require.Equal(t, []string{"delete p0"}, a.asked(), "a deletion is a change")
 }
 
-func TestADeletionThatFails(t *testing.T) {
+func TestAPIServer_FailedDeletion(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
 	pod := numbered(1)[0]
@@ -242,7 +242,7 @@ func TestADeletionThatFails(t *testing.T) {
 	require.Equal(t, []string{"patch p0", "delete p0", "get p0", "delete p0"}, a.asked())
 }
 
-func TestAnEndIsHeldBackWhileContainersMayRun(t *testing.T) {
+func TestAPIServer_TerminalPhaseWaitsForContainers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI()
@@ -254,7 +254,7 @@ func TestAnEndIsHeldBackWhileContainersMayRun(t *testing.T) {
 		s.PodIP = "10.0.0.1"
 		n.SetPodStatus(seen, s)
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"patch p0"}, a.asked(), "the rest goes out, once")
+		require.Equal(t, []string{"patch p0"}, a.asked(), "the other fields are published once")
 		require.Equal(t, corev1.PodPending, a.pod("p0").Status.Phase)
 		require.Equal(t, "10.0.0.1", a.pod("p0").Status.PodIP)
 		require.Empty(t, n.failed)
@@ -271,7 +271,7 @@ func TestAnEndIsHeldBackWhileContainersMayRun(t *testing.T) {
 	})
 }
 
-func TestStaticPodsAreKnownByTheirMirrors(t *testing.T) {
+func TestAPIServer_StaticPodsAreKnownByTheirMirrors(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
 	static := numbered(1)[0]
@@ -293,7 +293,7 @@ func TestStaticPodsAreKnownByTheirMirrors(t *testing.T) {
 	n.mirrors[static.UID] = a.put(mirror)
 	n.Trigger(static.UID)
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, []string{"patch p0"}, a.asked(), "a new mirror is told all")
+	require.Equal(t, []string{"patch p0"}, a.asked(), "the full status is published to a new mirror")
 	require.Equal(t, corev1.PodRunning, a.pod("p0").Status.Phase)
 
 	a.remove("p0")
@@ -313,12 +313,12 @@ func TestStaticPodsAreKnownByTheirMirrors(t *testing.T) {
 	require.Equal(t, []string{"patch p0"}, a.asked(), "a mirror is never deleted here")
 	n.SetPodStatus(n.mirrors[static.UID], simple("Pending", "False"))
 	require.NoError(t, n.Sync(t.Context()))
-	require.Empty(t, a.asked(), "nor does it speak for itself")
+	require.Empty(t, a.asked(), "it has no status of its own")
 }
 
-// TestFaults: whatever goes wrong, every other pod goes on, all converges, and the
-// calls stay bounded.
-func TestFaults(t *testing.T) {
+// TestAPIServer_Faults: after any fault, the other pods are published, all statuses converge,
+// and the number of calls stays limited.
+func TestAPIServer_Faults(t *testing.T) {
 	t.Parallel()
 	times := func(n int, err error) func(context.Context) error {
 		return func(context.Context) error {
@@ -387,7 +387,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestOverHTTP(t *testing.T) {
+func TestAPIServer_OverHTTP(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
 	server := httptest.NewServer(a)

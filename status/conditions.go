@@ -16,50 +16,50 @@ import (
 
 // Reasons of pod conditions.
 const (
-	// ReasonUnknownContainerStatuses says that no container has a status.
+	// ReasonUnknownContainerStatuses means that no container has a status.
 	ReasonUnknownContainerStatuses = "UnknownContainerStatuses"
-	// ReasonPodCompleted says that the pod has succeeded.
+	// ReasonPodCompleted means that the pod has succeeded.
 	ReasonPodCompleted = "PodCompleted"
-	// ReasonPodFailed says that the pod has failed.
+	// ReasonPodFailed means that the pod has failed.
 	ReasonPodFailed = "PodFailed"
-	// ReasonContainersNotReady says that a container is not ready.
+	// ReasonContainersNotReady means that a container is not ready.
 	ReasonContainersNotReady = "ContainersNotReady"
-	// ReasonContainersNotInitialized says that an init container is not done.
+	// ReasonContainersNotInitialized means that an init container has not completed.
 	ReasonContainersNotInitialized = "ContainersNotInitialized"
-	// ReasonReadinessGatesNotReady says that a readiness gate is shut.
+	// ReasonReadinessGatesNotReady means that the condition of a readiness gate is not True.
 	ReasonReadinessGatesNotReady = "ReadinessGatesNotReady"
 )
 
-// conditions returns all conditions: other writers' as the API server shows
-// them, those that an event set as they were, and ours computed anew.
+// conditions returns all conditions: those of other writers from the API server, those
+// that events have set unchanged, and the computed ones.
 func conditions(s, old *corev1.PodStatus, in *Input) []corev1.PodCondition {
 	pod := in.Pod
 	out := make([]corev1.PodCondition, 0, len(pod.Status.Conditions)+5)
 	for _, c := range pod.Status.Conditions {
-		// DisruptionTarget is others' too, as long as the node says nothing of it.
-		if owner(c.Type) == foreign || c.Type == corev1.DisruptionTarget && Condition(old.Conditions, c.Type) == nil {
+		// DisruptionTarget belongs to other writers until the node sets it.
+		if ownerOf(c.Type) == foreign || c.Type == corev1.DisruptionTarget && Condition(old.Conditions, c.Type) == nil {
 			out = append(out, c)
 		}
 	}
 	for _, c := range old.Conditions {
-		if owner(c.Type) == kept {
+		if ownerOf(c.Type) == event {
 			out = append(out, c)
 		}
 	}
-	// Ready looks at the readiness gates among the conditions so far.
+	// Ready needs the conditions of the readiness gates, which are in out.
 	view := *s
 	view.Conditions = out
 	sandbox := ReadyToStartContainers(pod, in.Runtime)
-	if was := Condition(old.Conditions, corev1.PodReadyToStartContainers); was != nil && in.carried() {
+	if was := Condition(old.Conditions, corev1.PodReadyToStartContainers); was != nil && in.keepPrevious() {
 		sandbox.Status = was.Status
 	}
 	initialized, restarting := Initialized(pod, s), Condition(old.Conditions, corev1.AllContainersRestarting)
-	// A pod that was initialized once stays so.
+	// Initialized does not become False again.
 	if was := Condition(old.Conditions, corev1.PodInitialized); was != nil && was.Status == corev1.ConditionTrue && initialized.Status != was.Status {
 		initialized.Status, initialized.Reason, initialized.Message = was.Status, "", ""
 	}
 	if mayRestartAll(&pod.Spec) {
-		if !in.carried() || restarting == nil {
+		if !in.keepPrevious() || restarting == nil {
 			restarting = new(AllContainersRestarting(*in, s.Phase))
 		}
 	} else {
@@ -73,30 +73,29 @@ func conditions(s, old *corev1.PodStatus, in *Input) []corev1.PodCondition {
 	return out
 }
 
-// ownership says who decides a condition.
+// ownership is the owner of a condition.
 type ownership int
 
 const (
-	foreign  ownership = iota // somebody else
-	kept                      // an agent, at an event such as an eviction
-	computed                  // an agent, from the containers
+	foreign  ownership = iota // another writer
+	event                     // the node, at an event such as an eviction
+	computed                  // the node, from the container statuses
 )
 
-func owner(t corev1.PodConditionType) ownership {
+func ownerOf(t corev1.PodConditionType) ownership {
 	switch t {
 	case corev1.ContainersReady, corev1.PodReady, corev1.PodInitialized, corev1.PodReadyToStartContainers,
 		corev1.PodScheduled, corev1.AllContainersRestarting:
 		return computed
 	case corev1.DisruptionTarget, corev1.PodResizePending, corev1.PodResizeInProgress:
-		return kept
+		return event
 	default:
 		return foreign
 	}
 }
 
-// ContainersReady returns the condition of that name: True when every regular
-// container and sidecar in the spec is ready in s and the phase in s is not one
-// of an ended pod.
+// ContainersReady returns the condition of that name. It is True if every regular
+// container and sidecar in the spec is ready in s and the phase in s is not terminal.
 func ContainersReady(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodCondition {
 	cond := newCondition(pod, corev1.ContainersReady, corev1.ConditionFalse)
 	if s.ContainerStatuses == nil && s.InitContainerStatuses == nil {
@@ -129,32 +128,32 @@ func ContainersReady(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodCondition {
 	return cond
 }
 
-// Ready returns the condition of that name: that of [ContainersReady], and in
-// addition every readiness gate in the spec must be a True condition in s.
+// Ready returns the condition of that name. It is True if [ContainersReady] is True and the
+// condition of every readiness gate in the spec is True in s.
 func Ready(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodCondition {
 	cond := ContainersReady(pod, s)
 	cond.Type = corev1.PodReady
 	if cond.Status != corev1.ConditionTrue {
 		return cond
 	}
-	var shut []string
+	var notReady []string
 	for _, gate := range pod.Spec.ReadinessGates {
 		if c := Condition(s.Conditions, gate.ConditionType); c == nil {
-			shut = append(shut, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", string(gate.ConditionType)))
+			notReady = append(notReady, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", string(gate.ConditionType)))
 		} else if c.Status != corev1.ConditionTrue {
-			shut = append(shut, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %v", string(gate.ConditionType), c.Status))
+			notReady = append(notReady, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %v", string(gate.ConditionType), c.Status))
 		}
 	}
-	if len(shut) > 0 {
-		cond.Status, cond.Reason, cond.Message = corev1.ConditionFalse, ReasonReadinessGatesNotReady, strings.Join(shut, ", ")
+	if len(notReady) > 0 {
+		cond.Status, cond.Reason, cond.Message = corev1.ConditionFalse, ReasonReadinessGatesNotReady, strings.Join(notReady, ", ")
 	}
 	return cond
 }
 
-// NeedToReconcilePodReadiness says whether the pod's Ready condition, as the API
-// server shows it, is not what its readiness gates there make it: somebody has
-// changed a gate, and the pod needs a sync. A pod without gates, or without that
-// condition, never does.
+// NeedToReconcilePodReadiness reports whether the Ready condition in pod.Status, which is
+// the status in the API server, does not match the readiness gates there: a gate has
+// changed, and the pod needs a sync. It returns false for a pod without readiness gates or
+// without that condition.
 func NeedToReconcilePodReadiness(pod *corev1.Pod) bool {
 	if len(pod.Spec.ReadinessGates) == 0 {
 		return false
@@ -163,9 +162,9 @@ func NeedToReconcilePodReadiness(pod *corev1.Pod) bool {
 	return shown != nil && (shown.Status != want.Status || shown.Message != want.Message)
 }
 
-// Initialized returns the condition of that name: True when every plain init
-// container has succeeded and every sidecar has started. It stays True once a
-// regular container has run, even while sidecars start again.
+// Initialized returns the condition of that name. It is True if every plain init
+// container has succeeded and every sidecar has started. It is also True if a
+// regular container is running or has run, even while sidecars start again.
 func Initialized(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodCondition {
 	cond := newCondition(pod, corev1.PodInitialized, corev1.ConditionFalse)
 	if s.ContainerStatuses == nil && s.InitContainerStatuses == nil && len(pod.Spec.InitContainers) > 0 {
@@ -207,9 +206,9 @@ func anyRegularStarted(pod *corev1.Pod, s *corev1.PodStatus) bool {
 	})
 }
 
-// ReadyToStartContainers returns the condition PodReadyToStartContainers: True
-// when the pod has one ready sandbox, the newest, with the network that the spec
-// asks for. Of a nil runtime it is False.
+// ReadyToStartContainers returns the condition PodReadyToStartContainers. It is True
+// if the pod's newest sandbox is its only ready one and has the network that the spec
+// requires. It is False if runtime is nil.
 func ReadyToStartContainers(pod *corev1.Pod, runtime *podcache.Status) corev1.PodCondition {
 	cond := newCondition(pod, corev1.PodReadyToStartContainers, corev1.ConditionFalse)
 	if runtime == nil || runtime.ReadySandbox() == nil {
@@ -232,8 +231,7 @@ func ReadyToStartContainers(pod *corev1.Pod, runtime *podcache.Status) corev1.Po
 	return cond
 }
 
-// Condition returns the condition of the given type, a pointer into the list, or
-// nil.
+// Condition returns a pointer to the condition of the given type in the list, or nil.
 func Condition(conditions []corev1.PodCondition, t corev1.PodConditionType) *corev1.PodCondition {
 	return first(conditions, func(c *corev1.PodCondition) bool { return c.Type == t })
 }
@@ -242,7 +240,7 @@ func newCondition(pod *corev1.Pod, t corev1.PodConditionType, status corev1.Cond
 	return corev1.PodCondition{Type: t, Status: status, ObservedGeneration: pod.Generation}
 }
 
-// list joins the two lists of names that are not empty, each after its label.
+// list returns the non-empty lists of names, each after its label.
 func list(labelA string, a []string, labelB string, b []string) string {
 	var parts []string
 	if len(a) > 0 {
@@ -261,19 +259,19 @@ func endedReason(phase corev1.PodPhase) string {
 	return ReasonPodFailed
 }
 
-// stamp sets when each of our conditions got its status. Resize conditions bring their
-// own times, and so do those of others.
-func stamp(conditions, old []corev1.PodCondition, now time.Time) {
+// setTransitionTimes sets the transition times of the node's conditions, except resize
+// conditions, which have their own times.
+func setTransitionTimes(conditions, old []corev1.PodCondition, now time.Time) {
 	for i := range conditions {
 		c := &conditions[i]
-		if owner(c.Type) != foreign && !isResize(c.Type) {
+		if ownerOf(c.Type) != foreign && !isResize(c.Type) {
 			c.LastTransitionTime = transitionTime(c, old, now)
 		}
 	}
 }
 
-// transitionTime returns when c got its status: when it did according to old, if it had
-// the same one there, else now.
+// transitionTime returns the transition time of c: that in old if the status is the same
+// there, otherwise now.
 func transitionTime(c *corev1.PodCondition, old []corev1.PodCondition, now time.Time) metav1.Time {
 	if was := Condition(old, c.Type); was != nil && was.Status == c.Status {
 		return was.LastTransitionTime
@@ -281,10 +279,10 @@ func transitionTime(c *corev1.PodCondition, old []corev1.PodCondition, now time.
 	return metav1.Time{Time: now.Truncate(time.Second)}
 }
 
-// settle makes sure that an ended pod is not called ready, whoever said so
-// (kubernetes#108594): where Ready or ContainersReady is True, both are False because of
-// the end. One that was False keeps its time; the other has none yet.
-func settle(pod *corev1.Pod, s *corev1.PodStatus) {
+// markEndedUnready sets Ready and ContainersReady to False if the phase is terminal and one
+// of them is True (kubernetes#108594). A condition that was False keeps its transition time;
+// that of the other one is not set.
+func markEndedUnready(pod *corev1.Pod, s *corev1.PodStatus) {
 	isTrue := func(c corev1.PodCondition) bool {
 		return (c.Type == corev1.PodReady || c.Type == corev1.ContainersReady) && c.Status == corev1.ConditionTrue
 	}

@@ -79,7 +79,7 @@ func TestContainersReady(t *testing.T) {
 	require.Equal(t, corev1.ConditionTrue, none.Status, "no containers, and that is known")
 }
 
-func TestReadyAsksReadinessGates(t *testing.T) {
+func TestReady_ReadinessGates(t *testing.T) {
 	t.Parallel()
 	const shut = status.ReasonReadinessGatesNotReady
 	for name, tc := range map[string]struct {
@@ -190,9 +190,9 @@ func TestNeedToReconcilePodReadiness(t *testing.T) {
 	pod.Status.Conditions = []corev1.PodCondition{{Type: "x/y", Status: "True"}, {Type: corev1.PodReady, Status: "True"}}
 	require.False(t, status.NeedToReconcilePodReadiness(pod), "a sidecar is no reason to sync for ever")
 	pod.Status.Conditions[0].Status = "False"
-	require.True(t, status.NeedToReconcilePodReadiness(pod), "the gate was shut")
+	require.True(t, status.NeedToReconcilePodReadiness(pod), "the readiness gate was not ready")
 	pod.Status.Conditions[1] = status.Ready(pod, &pod.Status)
 	require.False(t, status.NeedToReconcilePodReadiness(pod))
 	pod.Status.Conditions[0].Status = "Unknown"
-	require.True(t, status.NeedToReconcilePodReadiness(pod), "the message tells another state")
+	require.True(t, status.NeedToReconcilePodReadiness(pod), "the message has another state")
 }

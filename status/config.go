@@ -14,54 +14,54 @@ type Config struct {
 	Clock clock.PassiveClock
 	// Logger receives structured logs. Default: discard.
 	Logger *slog.Logger
-	// Observer receives what happens. Optional.
+	// Observer receives callbacks about changes. Optional.
 	Observer Observer
-	// TranslateUID returns the UID of the static pod whose mirror has the given
-	// one, and any other UID as it is: podmanager's method of that name. Default:
-	// there are no mirrors.
+	// TranslateUID returns the UID of the static pod for the UID of its mirror pod, and
+	// any other UID unchanged: podmanager's method of that name. Default: there are no
+	// mirror pods.
 	TranslateUID func(types.UID) types.UID
-	// Pod returns the newest version of a pod, by which results of its probes are
-	// judged, and whose resize conditions count until its status is reported:
-	// podmanager's GetPodByUID. Default: the version that was reported last.
+	// Pod returns the newest version of a pod. Probe results are applied to its spec, and
+	// its resize conditions are used until a status of the pod is set: podmanager's
+	// GetPodByUID. Default: the pod of the last status.
 	Pod func(types.UID) (*corev1.Pod, bool)
 	// Saved returns the status of a pod that an earlier process has saved, such as
-	// [Saved.Status]. It counts until a status is set, so that no end of a container is
-	// reported twice and no start time moves. Default: the pod's own Status.
+	// [Saved.Status]. It is used until a status is set, so that no termination of a container
+	// is reported twice and no start time changes. Default: the pod's own Status.
 	Saved func(types.UID) (corev1.PodStatus, bool)
 }
 
-// Observer holds optional callbacks. They run on the goroutine of the call that
+// Observer contains optional callbacks. They run on the goroutine of the call that
 // caused them, one at a time and in the order of the changes. They may call the
-// reading methods of the [Manager], must not call the writing ones, and delay
-// other writers for as long as they take.
+// reading methods of the [Manager], but not the writing ones. Other writers wait for
+// them.
 type Observer struct {
 	// StatusChanged is called after a pod's status has changed.
 	StatusChanged func(Change)
-	// UpdateRefused is called when a status was not taken, with the reason.
+	// UpdateRefused is called when a status was rejected, with the reason.
 	UpdateRefused func(pod *corev1.Pod, err error)
-	// StatusRemoved is called after a pod was forgotten.
+	// StatusRemoved is called after the status of a pod was removed.
 	StatusRemoved func(uid types.UID)
-	// ContainerTerminated is called, before StatusChanged, for every container that
-	// is shown as terminated and was not before: once for each end.
+	// ContainerTerminated is called, before StatusChanged, for every container that is
+	// terminated in the new status and was not in the old one, so once per termination.
 	ContainerTerminated func(ContainerEnd)
 }
 
 // Change is one change of one pod's status. What it points to is shared and must
 // not be modified.
 type Change struct {
-	// Pod is the pod as the caller gave it.
+	// Pod is the pod that the caller passed with the status.
 	Pod *corev1.Pod
-	// Old is the status that was published before, the zero value at first. New is
-	// the one to publish now.
+	// Old is the previous status, the zero value for the first change. New is the
+	// current one.
 	Old, New corev1.PodStatus
 	// Version counts the changes of this pod, from 1.
 	Version uint64
-	// Finished says that [Manager.TerminatePod] was called for the pod.
+	// Finished reports whether [Manager.TerminatePod] was called for the pod.
 	Finished bool
 }
 
-// Validate reports every problem with c, joined. There are none yet: each field
-// has a default.
+// Validate reports every problem with c, joined. It returns nil at present, because every
+// field has a default.
 func (c Config) Validate() error { return nil }
 
 func (c Config) withDefaults() Config {

@@ -14,31 +14,32 @@ import (
 // Reasons of waiting and terminated containers, which users see and scripts
 // match.
 const (
-	// ReasonContainerCreating is why a container waits before anything was tried.
+	// ReasonContainerCreating is the reason of a waiting container before its first start
+	// attempt.
 	ReasonContainerCreating = "ContainerCreating"
 	// ReasonPodInitializing is the same in a pod that has init containers.
 	ReasonPodInitializing = "PodInitializing"
-	// ReasonStatusUnknown is how a container ended of which the runtime has lost
-	// every trace.
+	// ReasonStatusUnknown is the reason of a terminated container that does not exist in
+	// the runtime any more and whose exit was not observed.
 	ReasonStatusUnknown = "ContainerStatusUnknown"
-	// ReasonRestartingAllContainers is how a container ended that was taken down
-	// to restart the whole pod (KEP-5532).
+	// ReasonRestartingAllContainers is the reason of a container that was removed to
+	// restart the whole pod (KEP-5532).
 	ReasonRestartingAllContainers = "RestartingAllContainers"
-	// ReasonCompleted is how a container ended that exited with 0.
+	// ReasonCompleted is the reason of a container that exited with code 0.
 	ReasonCompleted = "Completed"
 )
 
-// The kubelet's texts, byte for byte: two spaces in the second one.
+// The kubelet's texts, byte for byte, including the two spaces in the second one.
 const (
 	lostAtTermination = "The container could not be located when the pod was terminated"
 	lostWhileRunning  = "The container could not be located when the pod was deleted.  The container used to be Running"
 	initMustHaveEnded = "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally"
 
-	// lostExitCode is what a shell reports for SIGKILL.
+	// lostExitCode is the exit code that a shell reports for SIGKILL.
 	lostExitCode = 137
 )
 
-// kind is which of a pod's lists a container is in.
+// kind is the kind of a container in its pod.
 type kind int
 
 const (
@@ -68,7 +69,7 @@ func ContainerStatuses(in Input) (inits, regulars, ephemerals []corev1.Container
 		}
 		inits[i] = g.container(c, k, find(g.old.InitContainerStatuses, c.Name))
 	}
-	// Never nil: conditions tell "no containers" from "nothing known" by it.
+	// Never nil: for conditions, nil means that the statuses are unknown.
 	regulars = make([]corev1.ContainerStatus, len(spec.Containers))
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
@@ -81,8 +82,8 @@ func ContainerStatuses(in Input) (inits, regulars, ephemerals []corev1.Container
 	return inits, regulars, ephemerals
 }
 
-// regularCreated says whether the runtime has, or had, a regular container: by
-// then all plain init containers had exited with 0.
+// regularCreated reports whether a regular container exists in the runtime. Then all plain
+// init containers have exited with code 0.
 func regularCreated(in *Input) bool {
 	return in.Runtime != nil && slices.ContainsFunc(in.Pod.Spec.Containers, func(c corev1.Container) bool {
 		seen := in.Runtime.Container(c.Name)
@@ -90,30 +91,30 @@ func regularCreated(in *Input) bool {
 	})
 }
 
-// generator makes container statuses.
+// generator generates container statuses.
 type generator struct {
 	Input
 	old        *corev1.PodStatus
-	waiting    string // the reason of containers that nobody has tried to start
-	inferInit  bool   // a plain init container that is missing has done its work
-	restarting bool   // a container that is missing was removed to restart all
+	waiting    string // the reason of containers before their first start attempt
+	inferInit  bool   // a missing plain init container has completed
+	restarting bool   // a missing container was removed to restart all
 }
 
 func (g *generator) container(c *corev1.Container, k kind, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	var st corev1.ContainerStatus
 	newest, before := g.newest(c.Name)
-	stands := old != nil && newest == nil && g.carried()
+	keep := old != nil && newest == nil && g.keepPrevious()
 	switch {
 	case newest != nil:
 		st = g.present(c, newest, before, old)
-	case old != nil && old.State.Waiting == nil && g.restarting && !stands:
-		st = takenDown(c, old)
-	case stands, old != nil && old.State.Terminated != nil:
+	case old != nil && old.State.Waiting == nil && g.restarting && !keep:
+		st = removedForRestart(c, old)
+	case keep, old != nil && old.State.Terminated != nil:
 		st = *old.DeepCopy()
 	default:
 		st = g.absent(c, old)
 	}
-	if newest == nil && !stands && k == plainInit && g.inferInit && st.State.Waiting != nil {
+	if newest == nil && !keep && k == plainInit && g.inferInit && st.State.Waiting != nil {
 		st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			Reason: ReasonCompleted, Message: initMustHaveEnded,
 		}}
@@ -122,12 +123,12 @@ func (g *generator) container(c *corev1.Container, k kind, old *corev1.Container
 		st.VolumeMounts = volumeMounts(c, newest)
 	}
 	g.devices(&st, old)
-	g.hold(&st, c, k)
+	g.showWaiting(&st, c, k)
 	g.probe(&st, k, old)
 	return st
 }
 
-// newest returns the newest two containers of that name, nil where there is none.
+// newest returns the newest two containers of that name; nil for missing ones.
 func (g *generator) newest(name string) (newest, before *runtimeapi.ContainerStatus) {
 	if g.Runtime == nil {
 		return nil, nil
@@ -144,8 +145,8 @@ func (g *generator) newest(name string) (newest, before *runtimeapi.ContainerSta
 	return newest, nil
 }
 
-// absent returns the status of a container that the runtime does not show and
-// that was not known to have ended.
+// absent returns the status of a container that does not exist in the runtime and
+// was not reported as terminated.
 func (g *generator) absent(c *corev1.Container, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image}
 	st.State.Waiting = &corev1.ContainerStateWaiting{Reason: g.waiting}
@@ -154,8 +155,8 @@ func (g *generator) absent(c *corev1.Container, old *corev1.ContainerStatus) cor
 		old.LastTerminationState.DeepCopyInto(&st.LastTerminationState)
 	}
 	if old != nil && old.State.Running != nil && st.LastTerminationState.Terminated == nil {
-		// It ran, so it has ended, and the pod must not look as if it never had
-		// started. Unless the pod goes away, the next one is a restart.
+		// It was running, so it has terminated, and the status must show that it ran.
+		// Unless the pod is being deleted, the next container is a restart.
 		st.LastTerminationState.Terminated = lost(lostWhileRunning)
 		if g.Pod.DeletionTimestamp == nil {
 			st.RestartCount++
@@ -164,40 +165,40 @@ func (g *generator) absent(c *corev1.Container, old *corev1.ContainerStatus) cor
 	return st
 }
 
-// present returns the status of a container that the runtime shows. Restart
-// count and last termination survive the removal of the containers before it.
+// present returns the status of a container that exists in the runtime. It keeps the
+// restart count and the last termination after the previous containers were removed.
 func (g *generator) present(
 	c *corev1.Container, newest, before *runtimeapi.ContainerStatus, old *corev1.ContainerStatus,
 ) corev1.ContainerStatus {
 	st := g.convert(newest, old)
-	g.addLastWords(st.State.Terminated, newest, old)
-	given, ok := g.Allocated[c.Name] // may be less than c asks for
+	g.addTerminationMessage(st.State.Terminated, newest, old)
+	given, ok := g.Allocated[c.Name] // may be less than c requests
 	if !ok {
 		given = c.Resources
 	}
 	g.setResources(&st, &given, newest, old)
 	if before != nil {
-		// Only an end can be the last one; a runtime may show two that run.
+		// Only a termination can be the last one; a runtime may report two running containers.
 		st.LastTerminationState.Terminated = g.convert(before, old).State.Terminated
-		g.addLastWords(st.LastTerminationState.Terminated, before, old)
+		g.addTerminationMessage(st.LastTerminationState.Terminated, before, old)
 	}
 	if old != nil {
-		carry(&st, old)
+		restoreHistory(&st, old)
 	}
 	return st
 }
 
-// addLastWords adds to end, if there is one, what container c left as its
-// termination message. What was read once stands: it is never read again, and
-// outlives its file.
-func (g *generator) addLastWords(end *corev1.ContainerStateTerminated, c *runtimeapi.ContainerStatus, old *corev1.ContainerStatus) {
+// addTerminationMessage adds the termination message of container c to end, if end is not
+// nil. A message that was read before is kept and not read again, because its file may have
+// been removed.
+func (g *generator) addTerminationMessage(end *corev1.ContainerStateTerminated, c *runtimeapi.ContainerStatus, old *corev1.ContainerStatus) {
 	if end == nil || end.ContainerID == "" || g.LastWords == nil {
-		return // one that was lost has no words, and no ID to find those of before by
+		return // a lost container has no message, and no ID to find an earlier one
 	}
 	if old != nil {
-		for _, told := range []*corev1.ContainerStateTerminated{old.State.Terminated, old.LastTerminationState.Terminated} {
-			if told != nil && told.ContainerID == end.ContainerID {
-				end.Message = told.Message
+		for _, known := range []*corev1.ContainerStateTerminated{old.State.Terminated, old.LastTerminationState.Terminated} {
+			if known != nil && known.ContainerID == end.ContainerID {
+				end.Message = known.Message
 				return
 			}
 		}
@@ -207,8 +208,9 @@ func (g *generator) addLastWords(end *corev1.ContainerStateTerminated, c *runtim
 	}
 }
 
-// carry keeps in st what old knows and the runtime may have forgotten.
-func carry(st, old *corev1.ContainerStatus) {
+// restoreHistory copies from old to st what the runtime may not report any more: the restart
+// count and the last termination.
+func restoreHistory(st, old *corev1.ContainerStatus) {
 	last, replaced := old.LastTerminationState.Terminated, old.ContainerID != st.ContainerID
 	if replaced && old.State.Terminated != nil {
 		last = old.State.Terminated
@@ -217,14 +219,14 @@ func carry(st, old *corev1.ContainerStatus) {
 		}
 	}
 	st.RestartCount = max(st.RestartCount, old.RestartCount)
-	// An end that the back-off had shown as the last one is now the state again.
+	// A termination that was shown as the last one during a back-off is the state again.
 	own := last != nil && last.ContainerID != "" && last.ContainerID == st.ContainerID
 	if st.LastTerminationState.Terminated == nil && !own {
 		st.LastTerminationState.Terminated = last.DeepCopy()
 	}
 }
 
-// devices says how what the container was given is.
+// devices sets the health of the container's devices and claims.
 func (g *generator) devices(st, old *corev1.ContainerStatus) {
 	var known []corev1.ResourceStatus
 	switch {
@@ -239,9 +241,9 @@ func (g *generator) devices(st, old *corev1.ContainerStatus) {
 	}
 }
 
-// hold shows a container that ought to be started but is not as waiting, with
-// the reason, and how it had ended as its last termination.
-func (g *generator) hold(st *corev1.ContainerStatus, c *corev1.Container, k kind) {
+// showWaiting sets the state of a container that should be started but is not running to
+// waiting, with the reason. Its previous termination becomes the last termination.
+func (g *generator) showWaiting(st *corev1.ContainerStatus, c *corev1.Container, k kind) {
 	why, ok := g.Waiting[c.Name]
 	if !ok || !g.mayStart(st, c, k) {
 		return
@@ -252,7 +254,7 @@ func (g *generator) hold(st *corev1.ContainerStatus, c *corev1.Container, k kind
 	st.State = corev1.ContainerState{Waiting: &why}
 }
 
-// mayStart says whether c may be started, for the first time or again.
+// mayStart reports whether c may be started, for the first time or again.
 func (g *generator) mayStart(st *corev1.ContainerStatus, c *corev1.Container, k kind) bool {
 	switch end := st.State.Terminated; {
 	case g.Terminal, g.Pod.DeletionTimestamp != nil, st.State.Running != nil:
@@ -266,14 +268,14 @@ func (g *generator) mayStart(st *corev1.ContainerStatus, c *corev1.Container, k 
 	}
 }
 
-// probe sets Started and Ready. An ephemeral container is neither.
+// probe sets Started and Ready, except of an ephemeral container.
 func (g *generator) probe(st *corev1.ContainerStatus, k kind, old *corev1.ContainerStatus) {
 	if k == ephemeral {
 		return
 	}
 	started, ready := false, false
 	if st.State.Running != nil {
-		started, ready = g.verdict(st, k, old)
+		started, ready = g.probeState(st, k, old)
 	}
 	if k == plainInit {
 		ready = st.State.Terminated != nil && st.State.Terminated.ExitCode == 0
@@ -281,18 +283,19 @@ func (g *generator) probe(st *corev1.ContainerStatus, k kind, old *corev1.Contai
 	st.Started, st.Ready = &started, ready
 }
 
-// verdict returns whether the running container of st is started and ready.
-func (g *generator) verdict(st *corev1.ContainerStatus, k kind, old *corev1.ContainerStatus) (started, ready bool) {
+// probeState reports whether the running container of st is started and ready.
+func (g *generator) probeState(st *corev1.ContainerStatus, k kind, old *corev1.ContainerStatus) (started, ready bool) {
 	if g.Probes == nil || k == plainInit {
 		return true, true
 	}
 	same := old != nil && old.ContainerID == st.ContainerID
 	startup, readiness := g.Probes(st.Name, podspec.RuntimeID(st.ContainerID))
-	started = startup.holds(same && old.Started != nil && *old.Started)
-	return started, started && readiness.holds(same && old.Ready)
+	started = startup.passed(same && old.Started != nil && *old.Started)
+	return started, started && readiness.passed(same && old.Ready)
 }
 
-// holds reports whether r is good, before being what it was when last looked at.
-func (r ProbeResult) holds(before bool) bool {
-	return r == NoProbe || r == ProbePassed || r == ProbeUnknown && before
+// passed reports whether the probe counts as passed. previous is the last reported state,
+// which is used if r is unknown.
+func (r ProbeResult) passed(previous bool) bool {
+	return r == NoProbe || r == ProbePassed || r == ProbeUnknown && previous
 }

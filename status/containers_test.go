@@ -38,7 +38,7 @@ const (
 	unknown = runtimeapi.ContainerState_CONTAINER_UNKNOWN
 )
 
-func TestEveryFieldOfAContainer(t *testing.T) {
+func TestContainerStatuses_EveryField(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Always", "a")
 	c := restarted(container("a", "2", exited, 137), 4)
@@ -64,7 +64,7 @@ func TestEveryFieldOfAContainer(t *testing.T) {
 	}}, got)
 }
 
-func TestSparseMessages(t *testing.T) {
+func TestContainerStatuses_IncompleteCRIMessages(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Always", "a")
 	bare := &runtimeapi.ContainerStatus{Id: "x", State: running, Labels: map[string]string{crilabels.ContainerName: "a"}, ImageId: "sha256:1", User: &runtimeapi.ContainerUser{}}
@@ -75,21 +75,21 @@ func TestSparseMessages(t *testing.T) {
 	require.Equal(t, &corev1.ContainerUser{}, got[0].User)
 }
 
-// Nothing of a container ran whose start was broken off with the agent that asked for
-// it: with Never it has not failed, and no restart counts it.
-func TestAStartThatWasBrokenOffIsNoEnd(t *testing.T) {
+// A container whose start was interrupted because the agent stopped never ran: with policy
+// Never it has not failed, and it is not counted as a restart.
+func TestContainerStatuses_InterruptedStartIsNoTermination(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Never", "a")
 	c := brokenOff("a")
 	got := status.Generate(status.Input{Pod: pod, Runtime: &podcache.Status{Containers: []*runtimeapi.ContainerStatus{c}}, Now: at(3)})
 	require.Equal(t, corev1.PodPending, got.Phase)
-	require.Equal(t, "waiting:", word(got.ContainerStatuses[0]), "as one that was only created")
+	require.Equal(t, "waiting:", word(got.ContainerStatuses[0]), "like a container that was only created")
 	c.Message = "no such file or directory"
 	got = status.Generate(status.Input{Pod: pod, Runtime: &podcache.Status{Containers: []*runtimeapi.ContainerStatus{c}}, Now: at(3)})
 	require.Equal(t, corev1.PodFailed, got.Phase)
 }
 
-func TestAStartThatWasBrokenOffDoesNotRestartAll(t *testing.T) {
+func TestContainerStatuses_InterruptedStartDoesNotRestartAll(t *testing.T) {
 	t.Parallel()
 	pod := parseScene(t, "Never", "run@Never+all128 run").pod
 	restarting := func(c *runtimeapi.ContainerStatus) corev1.ConditionStatus {
@@ -146,7 +146,7 @@ func stateOf(t *testing.T, w string) corev1.ContainerState {
 	}
 }
 
-// was returns a status as it was last said, of the container with the given id.
+// was returns the last reported status of the container with the given ID.
 func was(t *testing.T, id, state, last string, restarts int32) *corev1.ContainerStatus {
 	t.Helper()
 	st := &corev1.ContainerStatus{Name: "a", RestartCount: restarts, State: stateOf(t, state), LastTerminationState: stateOf(t, last)}
@@ -171,36 +171,36 @@ func TestContainerStatuses(t *testing.T) {
 		waiting string
 		want    string
 	}{
-		"never tried":                           {want: "waiting:ContainerCreating"},
-		"created":                               {seen: cs{container("a", "1", created, 0)}, want: "waiting:"},
-		"running":                               {seen: cs{container("a", "1", running, 0)}, want: "running"},
-		"exited":                                {seen: cs{container("a", "1", exited, 3)}, want: "exit3:"},
-		"unknown, never seen running":           {seen: cs{container("a", "1", unknown, 0)}, want: "waiting:"},
-		"unknown, was running":                  {old: was(t, "1", "running", "", 2), seen: cs{container("a", "1", unknown, 0)}, want: lost + " #3"},
-		"unknown, and was said to have ended":   {old: was(t, "1", "exit137", "", 3), seen: cs{container("a", "1", unknown, 0)}, want: "exit137: #3"},
-		"unknown before one that runs":          {old: was(t, "2", "running", "", 1), seen: cs{restarted(container("a", "2", running, 0), 1), container("a", "1", unknown, 0)}, want: "running after " + lost + " #1"},
-		"unknown before one that was made":      {old: was(t, "1", "running", "", 0), seen: cs{restarted(container("a", "2", created, 0), 1), container("a", "1", unknown, 0)}, want: "waiting: after " + lost + " #1"},
-		"running again":                         {seen: cs{restarted(container("a", "2", running, 0), 1), container("a", "1", exited, 3)}, want: "running after exit3: #1"},
-		"only two are looked at":                {seen: cs{restarted(container("a", "3", running, 0), 2), restarted(container("a", "2", exited, 2), 1), container("a", "1", exited, 1)}, want: "running after exit2: #2"},
-		"two running":                           {seen: cs{restarted(container("a", "2", running, 0), 1), container("a", "1", running, 0)}, want: "running #1"},
-		"lost while running":                    {old: was(t, "1", "running", "", 0), want: "waiting:ContainerCreating after " + lost + " #1"},
-		"lost while running, deleted":           {old: was(t, "1", "running", "", 0), deleted: true, want: "waiting:ContainerCreating after " + lost},
-		"lost after an earlier end":             {old: was(t, "1", "running", "exit2", 1), want: "waiting:ContainerCreating after exit2: #1"},
-		"lost while waiting":                    {old: was(t, "", "waiting", "exit2", 4), want: "waiting:ContainerCreating after exit2: #4"},
-		"lost after its end":                    {old: was(t, "1", "exit2", "exit1", 4), want: "exit2: after exit1: #4"},
-		"predecessor removed":                   {old: was(t, "1", "exit2", "", 1), seen: cs{restarted(container("a", "2", running, 0), 2)}, want: "running after exit2: #2"},
-		"predecessor removed and count lost":    {old: was(t, "1", "exit2", "", 4), seen: cs{container("a", "2", running, 0)}, want: "running after exit2: #5"},
-		"last end outlives its container":       {old: was(t, "2", "running", "exit1", 1), seen: cs{restarted(container("a", "2", running, 0), 1)}, want: "running after exit1: #1"},
-		"back-off":                              {seen: cs{container("a", "1", exited, 3)}, waiting: backOff, want: "waiting:CrashLoopBackOff after exit3:"},
-		"back-off is over, not started yet":     {old: was(t, "1", "waiting", "exit3", 0), seen: cs{container("a", "1", exited, 3)}, want: "exit3: after exit3:"},
-		"image cannot be pulled":                {waiting: "ImagePullBackOff", want: "waiting:ImagePullBackOff"},
-		"container cannot be started":           {seen: cs{container("a", "1", created, 0)}, waiting: "RunContainerError", want: "waiting:RunContainerError"},
-		"a reason does not outweigh running":    {seen: cs{container("a", "1", running, 0)}, waiting: backOff, want: "running"},
-		"a reason does not outweigh deletion":   {seen: cs{container("a", "1", exited, 3)}, deleted: true, waiting: backOff, want: "exit3:"},
-		"a reason does not outweigh the policy": {policy: "Never", seen: cs{container("a", "1", exited, 3)}, waiting: backOff, want: "exit3:"},
-		"nor where the container is removed":    {policy: "Never", old: was(t, "1", "exit3", "", 0), waiting: backOff, want: "exit3:"},
-		"on failure, failed":                    {policy: "OnFailure", seen: cs{container("a", "1", exited, 3)}, waiting: backOff, want: "waiting:CrashLoopBackOff after exit3:"},
-		"on failure, succeeded":                 {policy: "OnFailure", seen: cs{container("a", "1", exited, 0)}, waiting: backOff, want: "exit0:"},
+		"never tried":                 {want: "waiting:ContainerCreating"},
+		"created":                     {seen: cs{container("a", "1", created, 0)}, want: "waiting:"},
+		"running":                     {seen: cs{container("a", "1", running, 0)}, want: "running"},
+		"exited":                      {seen: cs{container("a", "1", exited, 3)}, want: "exit3:"},
+		"unknown, never seen running": {seen: cs{container("a", "1", unknown, 0)}, want: "waiting:"},
+		"unknown, was running":        {old: was(t, "1", "running", "", 2), seen: cs{container("a", "1", unknown, 0)}, want: lost + " #3"},
+		"unknown, and was reported as terminated": {old: was(t, "1", "exit137", "", 3), seen: cs{container("a", "1", unknown, 0)}, want: "exit137: #3"},
+		"unknown predecessor of a running one":    {old: was(t, "2", "running", "", 1), seen: cs{restarted(container("a", "2", running, 0), 1), container("a", "1", unknown, 0)}, want: "running after " + lost + " #1"},
+		"unknown predecessor of a created one":    {old: was(t, "1", "running", "", 0), seen: cs{restarted(container("a", "2", created, 0), 1), container("a", "1", unknown, 0)}, want: "waiting: after " + lost + " #1"},
+		"running again":                           {seen: cs{restarted(container("a", "2", running, 0), 1), container("a", "1", exited, 3)}, want: "running after exit3: #1"},
+		"only the newest two count":               {seen: cs{restarted(container("a", "3", running, 0), 2), restarted(container("a", "2", exited, 2), 1), container("a", "1", exited, 1)}, want: "running after exit2: #2"},
+		"two running":                             {seen: cs{restarted(container("a", "2", running, 0), 1), container("a", "1", running, 0)}, want: "running #1"},
+		"lost while running":                      {old: was(t, "1", "running", "", 0), want: "waiting:ContainerCreating after " + lost + " #1"},
+		"lost while running, deleted":             {old: was(t, "1", "running", "", 0), deleted: true, want: "waiting:ContainerCreating after " + lost},
+		"lost after an earlier end":               {old: was(t, "1", "running", "exit2", 1), want: "waiting:ContainerCreating after exit2: #1"},
+		"lost while waiting":                      {old: was(t, "", "waiting", "exit2", 4), want: "waiting:ContainerCreating after exit2: #4"},
+		"lost after its end":                      {old: was(t, "1", "exit2", "exit1", 4), want: "exit2: after exit1: #4"},
+		"predecessor removed":                     {old: was(t, "1", "exit2", "", 1), seen: cs{restarted(container("a", "2", running, 0), 2)}, want: "running after exit2: #2"},
+		"predecessor removed and count lost":      {old: was(t, "1", "exit2", "", 4), seen: cs{container("a", "2", running, 0)}, want: "running after exit2: #5"},
+		"last end outlives its container":         {old: was(t, "2", "running", "exit1", 1), seen: cs{restarted(container("a", "2", running, 0), 1)}, want: "running after exit1: #1"},
+		"back-off":                                {seen: cs{container("a", "1", exited, 3)}, waiting: backOff, want: "waiting:CrashLoopBackOff after exit3:"},
+		"back-off is over, not started yet":       {old: was(t, "1", "waiting", "exit3", 0), seen: cs{container("a", "1", exited, 3)}, want: "exit3: after exit3:"},
+		"image cannot be pulled":                  {waiting: "ImagePullBackOff", want: "waiting:ImagePullBackOff"},
+		"container cannot be started":             {seen: cs{container("a", "1", created, 0)}, waiting: "RunContainerError", want: "waiting:RunContainerError"},
+		"a reason does not outweigh running":      {seen: cs{container("a", "1", running, 0)}, waiting: backOff, want: "running"},
+		"a reason does not outweigh deletion":     {seen: cs{container("a", "1", exited, 3)}, deleted: true, waiting: backOff, want: "exit3:"},
+		"a reason does not outweigh the policy":   {policy: "Never", seen: cs{container("a", "1", exited, 3)}, waiting: backOff, want: "exit3:"},
+		"nor where the container is removed":      {policy: "Never", old: was(t, "1", "exit3", "", 0), waiting: backOff, want: "exit3:"},
+		"on failure, failed":                      {policy: "OnFailure", seen: cs{container("a", "1", exited, 3)}, waiting: backOff, want: "waiting:CrashLoopBackOff after exit3:"},
+		"on failure, succeeded":                   {policy: "OnFailure", seen: cs{container("a", "1", exited, 0)}, waiting: backOff, want: "exit0:"},
 	} {
 		pod := newPod(tc.policy, "a")
 		if tc.policy == "" {
@@ -225,7 +225,7 @@ func TestContainerStatuses(t *testing.T) {
 	}
 }
 
-func TestBackOffDoesNotMakeAnEndItsOwnPredecessor(t *testing.T) {
+func TestContainerStatuses_TerminationIsNotItsOwnLastOne(t *testing.T) {
 	t.Parallel()
 	in := status.Input{Pod: newPod("Always", "a"), RuntimeName: "r", Runtime: &podcache.Status{Containers: []*runtimeapi.ContainerStatus{container("a", "1", exited, 3)}}}
 	in.Waiting = map[string]corev1.ContainerStateWaiting{"a": {Reason: "CrashLoopBackOff"}}
@@ -235,7 +235,7 @@ func TestBackOffDoesNotMakeAnEndItsOwnPredecessor(t *testing.T) {
 	require.Equal(t, "exit3:", word(status.Generate(in).ContainerStatuses[0]))
 }
 
-func TestInitSidecarAndEphemeralContainers(t *testing.T) {
+func TestContainerStatuses_InitSidecarAndEphemeral(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Always", "z", "a")
 	pod.Spec.InitContainers = []corev1.Container{{Name: "i"}, {Name: "s", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
@@ -279,7 +279,7 @@ func TestInitSidecarAndEphemeralContainers(t *testing.T) {
 	}
 }
 
-func TestStartedAndReady(t *testing.T) {
+func TestContainerStatuses_StartedAndReady(t *testing.T) {
 	t.Parallel()
 	const no, unsure, good, bad = status.NoProbe, status.ProbeUnknown, status.ProbePassed, status.ProbeFailed
 	for name, tc := range map[string]struct {
@@ -298,7 +298,7 @@ func TestStartedAndReady(t *testing.T) {
 		"readiness passed":                    {running, good, good, "", true, true},
 		"unknown after the agent's restart":   {running, unsure, unsure, "a1", true, true},
 		"unknown after the container's start": {running, unsure, unsure, "a0", false, false},
-		"a result that no one knows":          {running, 9, 9, "a1", false, false},
+		"invalid probe result":                {running, 9, 9, "a1", false, false},
 	} {
 		in := status.Input{
 			Pod: newPod("Always", "a"), Runtime: &podcache.Status{Containers: []*runtimeapi.ContainerStatus{container("a", "1", tc.state, 0)}},
@@ -320,7 +320,7 @@ func TestStartedAndReady(t *testing.T) {
 	}
 }
 
-func TestPlainInitContainerIsReadyWhenItHasSucceeded(t *testing.T) {
+func TestContainerStatuses_SucceededInitContainerIsReady(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		state          runtimeapi.ContainerState
@@ -341,7 +341,7 @@ func TestPlainInitContainerIsReadyWhenItHasSucceeded(t *testing.T) {
 	}
 }
 
-func TestWordsOfLostContainers(t *testing.T) {
+func TestContainerStatuses_MessagesOfLostContainers(t *testing.T) {
 	t.Parallel()
 	in := status.Input{Pod: newPod("Always", "a"), Runtime: &podcache.Status{}}
 	in.Previous = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{*was(t, "1", "running", "", 0)}}
@@ -352,8 +352,8 @@ func TestWordsOfLostContainers(t *testing.T) {
 	require.Equal(t, "The container could not be located when the pod was terminated", got[0].State.Terminated.Message)
 }
 
-// TestLastWordsAreAddedOnceAndStand although their file goes.
-func TestLastWordsAreAddedOnceAndStand(t *testing.T) {
+// TestContainerStatuses_TerminationMessageIsAddedOnce: it is kept after its file was removed.
+func TestContainerStatuses_TerminationMessageIsAddedOnce(t *testing.T) {
 	t.Parallel()
 	newest, before := container("a", "2", exited, 3), container("a", "1", exited, 3)
 	said := map[string]string{newest.GetId(): "second", before.GetId(): "first"}

@@ -17,9 +17,9 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// TestConvergence lets pods change at random while every third call fails in some
-// way and others write too. Whatever the API server stores follows the rules, and
-// when all is quiet it shows what the node says. A failure names its seed.
+// TestConvergence changes pods at random while every third call fails in some way and other
+// writers write too. All stored statuses follow the rules, and after the last change the API
+// server has the status that the node reports. A failure contains its seed.
 func TestConvergence(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {

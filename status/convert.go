@@ -11,9 +11,9 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// convert returns what c, which is not nil, says of itself. A runtime that does
-// not know the state of a container that was running has lost it: showing it as
-// waiting, now or ever after, would let a pod that runs once run twice.
+// convert returns the status of container c, which must not be nil. If the state of a
+// container that was running is unknown, the runtime has lost it. Showing it as waiting
+// could make a container run twice that must run only once.
 func (g *generator) convert(c *runtimeapi.ContainerStatus, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := corev1.ContainerStatus{
 		Name:         podcache.ContainerName(c),
@@ -26,7 +26,7 @@ func (g *generator) convert(c *runtimeapi.ContainerStatus, old *corev1.Container
 	switch state := c.GetState(); {
 	case state == runtimeapi.ContainerState_CONTAINER_RUNNING:
 		st.State.Running = &corev1.ContainerStateRunning{StartedAt: unixNano(c.GetStartedAt())}
-	case podcache.BrokenOff(c): // it is as if it had only been created
+	case podcache.BrokenOff(c): // like a container that was only created
 		st.State.Waiting = &corev1.ContainerStateWaiting{}
 	case state == runtimeapi.ContainerState_CONTAINER_EXITED:
 		st.State.Terminated = &corev1.ContainerStateTerminated{
@@ -51,10 +51,10 @@ func (g *generator) convert(c *runtimeapi.ContainerStatus, old *corev1.Container
 	return st
 }
 
-// maxRestarts is what the API's field can hold.
+// maxRestarts is the maximum of the API's field.
 const maxRestarts = 1<<31 - 1
 
-// lost returns how a container ended that nobody saw end.
+// lost returns the termination of a container whose exit was not observed.
 func lost(message string) *corev1.ContainerStateTerminated {
 	return &corev1.ContainerStateTerminated{ExitCode: lostExitCode, Reason: ReasonStatusUnknown, Message: message}
 }

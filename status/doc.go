@@ -1,86 +1,81 @@
-// Package status says what is true of each pod of a node, in the terms of the
-// Kubernetes API: its phase, its conditions and the status of its containers.
+// Package status computes, stores and publishes the Kubernetes API status of each pod of a
+// node: its phase, its conditions and the statuses of its containers.
 //
 // # What it does
 //
-// [Generate] computes a [corev1.PodStatus] from the pod's spec, what the runtime
-// says of it (a [podcache.Status]), what was last said, what the probes found and
-// why containers are not started. It is a pure function: it can be printed,
-// replayed and tested with no node around it. Its parts stand on their own:
-// [Phase], [ContainerStatuses], the conditions ([ContainersReady], [Ready],
-// [Initialized], [ReadyToStartContainers]), [Normalize], [Equal] and
-// [CheckTransition].
+// [Generate] computes a [corev1.PodStatus] from the pod's spec, its state in the runtime (a
+// [podcache.Status]), the last reported status, the probe results and the reasons why
+// containers are not started. It is a pure function: its input can be printed, replayed and
+// tested without a node. Its parts can be used alone: [Phase], [ContainerStatuses], the
+// conditions ([ContainersReady], [Ready], [Initialized], [ReadyToStartContainers]),
+// [Normalize], [Equal] and [CheckTransition].
 //
-// [Manager] keeps the status of each pod. It drops updates that say nothing new,
-// refuses those that cannot be, holds to what must never go back, and tells
-// observers of every change, once and in order.
+// [Manager] stores the status of each pod. It ignores updates without a change, rejects
+// illegal ones, preserves what must never change back, and calls observers with every
+// change, once and in order.
 //
-// [Publisher] brings what a Manager says to a [Sink]: an API server
-// ([APIServer]), a [Store] from which the next process reads on ([Saved]), or a
-// function ([SinkFunc]). A node that tells nobody has none. [Merge] and [Patch]
-// are how an API server's view and the node's become one.
+// [Publisher] publishes the statuses of a Manager to a [Sink]: an API server ([APIServer]),
+// a [Store] from which the next process reads them ([Saved]), or a function ([SinkFunc]). A
+// node that publishes no statuses needs no publisher. [Merge] and [Patch] combine the
+// status in an API server with the status that the node reports.
 //
 // # What you supply
 //
-// To Generate: the pod and whatever of the rest is known. Each field of [Input]
-// says what its absence means. To a Manager: nothing; a clock, a logger and an
-// observer if you like. A sync of a pod then reads
+// To Generate: the pod, and the other facts if they are known. Each field of [Input]
+// documents what an unset value means. To a Manager: nothing; a clock, a logger and an
+// observer are optional. A sync of a pod then is
 //
 //	previous, _ := manager.GetPodStatus(pod.UID)
 //	manager.SetPodStatus(pod, status.Generate(status.Input{
 //		Pod: pod, Runtime: seen, RuntimeName: "containerd", Previous: previous, Now: clock.Now(),
 //	}))
 //
-// To an APIServer: a function from a namespace to a [PodClient], which client-go's
-// is. Whoever watches the API server calls, for each pod that it shows,
+// To an APIServer: a function that returns a [PodClient] for a namespace; the pod client of
+// client-go is one. A caller that watches the API server calls, for each pod object,
 //
 //	api.Seen(pod.UID, pod)
 //	publisher.Trigger(pod.UID)
 //
-// which saves the looks and puts right what others have changed; without it both
-// happen at the next change of the pod, or at the next tick with
-// [PublisherConfig].Reconcile.
+// This avoids GET requests and corrects changes by other writers. Without it, both happen
+// at the next change of the pod, or at the next tick with [PublisherConfig].Reconcile.
 //
 // # What it guarantees
 //
-//  1. A pod that has Succeeded or Failed stays so, whoever writes, and is never
-//     Ready at the same time.
-//  2. A terminated container that must not run again is never shown as anything
-//     else.
-//  3. A condition's transition time moves with its status and at no other time; a
-//     start time never moves; the observed generation never decreases.
-//  4. A container that is gone without a trace is never shown as one that never
-//     ran, and restart counts never decrease.
-//  5. Each change has the next version of its pod. A status that is [Equal] to the
-//     last one is no change.
-//  6. An agent that starts again says what it said before until it knows better:
-//     see [Input.Runtime] and [ProbeUnknown].
-//  7. Nothing that is given is modified. Nil and half-filled CRI messages do no
-//     harm.
-//  8. The newest status of each pod reaches the sink, one publication of a pod at a
-//     time, versions never going back. A pod whose calls fail delays no other; one
-//     whose calls hang holds one worker, for a timeout at a time. Memory is bounded by
-//     the number of pods.
-//  9. A pod that has ended or is deleted goes first; its end is held back while it
-//     may still run; its object is deleted only after its end is stored, and only
-//     if it is the very object.
-//  10. In the good case a change is one PATCH. A pod that is gone is asked for once, and
-//     once more if its status changed during that call.
-//  11. All of this is exact in bytes too: reasons and messages are the kubelet's,
-//     and messages are cut between runes, so what comes back from an API server
-//     is what was sent.
+//  1. A pod in phase Succeeded or Failed keeps that phase, whatever is reported, and is
+//     never Ready.
+//  2. A terminated container that must not run again stays terminated in the status.
+//  3. A condition's transition time changes only with its status. A start time never
+//     changes. The observed generation never decreases.
+//  4. A container that has disappeared from the runtime is never shown as if it had never
+//     run, and restart counts never decrease.
+//  5. Each change increments the version of its pod's status. A status that is [Equal] to
+//     the last one is not a change.
+//  6. A restarted agent keeps reporting the last status until it has newer facts: see
+//     [Input.Runtime] and [ProbeUnknown].
+//  7. Inputs are never modified. Nil and incomplete CRI messages are tolerated.
+//  8. The newest status of each pod is published, with one publication of a pod at a time
+//     and versions that never decrease. A pod whose publications fail does not delay
+//     others. A publication that hangs occupies one worker until it times out. Memory is
+//     limited by the number of pods.
+//  9. A pod that has ended or is deleted is published first. Its terminal phase is not
+//     published while it may still run. Its object is deleted only after the terminal phase
+//     is stored, and only if it has the same UID.
+//  10. Without conflicts a change is one PATCH. For a pod that does not exist in the API
+//     server there is one GET, and one more if its status changes during that call.
+//  11. Texts are exact: reasons and messages are the kubelet's, and messages are cut
+//     between runes, so that the status in the API server equals the status that was sent.
 //
 // # Goroutines and locking
 //
-// Functions share nothing. A Manager may be used by any number of goroutines and
-// starts none. Writers wait for each other. Readers don't wait while a writer computes,
-// only while it stores the result. Observers and the function of
-// [Manager.Update] run while other writers wait; they may read and must not write.
+// Functions share no state. A Manager is safe for concurrent use and starts no goroutines.
+// Writers are serialised. Readers do not wait while a writer computes a status, only while
+// it stores the result. Observers and the function of [Manager.Update] run while other
+// writers wait; they may read and must not write.
 //
-// A Publisher's Run, Sync and Flush start at most as many goroutines as it has
-// workers, and return when these have ended. They may run side by side: no pod is
-// then published twice at a time. Publish of a sink is called with no lock held. Forget may be called
-// while the Manager's writers wait, and must not write to it.
+// A Publisher's Run, Sync and Flush each start at most as many goroutines as it has
+// workers, and return when these have ended. They may run concurrently: a pod still has
+// only one publication at a time. Publish of a sink is called without a lock held. Forget
+// may be called while the Manager's writers wait, and must not write to it.
 //
 // # Differences from the kubelet
 //
@@ -89,125 +84,129 @@
 //
 // Containers:
 //
-//   - The end of a container is not shown as its own last termination after a back-off; the
-//     kubelet shows it in both places.
-//   - Only an end is ever a last termination; the kubelet shows a predecessor that runs, was
-//     only created or is in an unknown state as one.
-//   - A container in an unknown state that was reported as terminated stays so; the kubelet
-//     shows it as waiting from the second time on, as if it had never run.
-//   - A container that was reported as lost and runs after all has not been restarted; the
-//     kubelet counts a restart.
-//   - A container that must not run again is never shown as waiting to be; the kubelet shows
-//     it so where the runtime has removed it or does not know its state, and where it is an
-//     ephemeral one.
-//   - In a pod that has ended, no container is shown as waiting to be started again; the
-//     kubelet shows the last reason for it.
-//   - A sidecar that exited with 0 and waits for its back-off says so; the kubelet shows it as
-//     terminated.
-//   - A container whose start was broken off with its agent is shown as created and waiting;
-//     the kubelet shows it as failed with 128.
-//   - Termination messages are cut between runes; the kubelet cuts them at any byte, so that
-//     what the API server shows differs from what was sent.
-//   - Messages are valid UTF-8: a run of other bytes becomes one replacement character; the
-//     kubelet leaves them to JSON, which replaces each byte.
-//   - Whether a mount is recursively read-only is what the runtime reports of the container;
-//     the kubelet reports what the runtime should be able to do.
-//   - A container's status has its volume mounts from the first time; the kubelet copies them
-//     from the status before, and so leaves them out for ever where that had none.
-//   - Stop signals (KEP-4960), alpha and off by default, are not shown. The health of devices
-//     (KEP-4680) is shown if the caller supplies it in [Input].
+//   - After a back-off, the termination of a container is shown only as its state; the
+//     kubelet shows it as its last termination as well.
+//   - A last termination is always a termination; the kubelet also shows a predecessor
+//     there that is running, was only created or is in an unknown state.
+//   - A container in an unknown state that was reported as terminated stays terminated; the
+//     kubelet shows it as waiting from the second report on, as if it had never run.
+//   - A container that was reported as lost and is running after all is not counted as
+//     restarted; the kubelet counts a restart.
+//   - A container that must not run again is never shown as waiting; the kubelet shows it
+//     as waiting if the runtime has removed it or does not know its state, and if it is an
+//     ephemeral container.
+//   - In a pod that has ended, no container is shown as waiting for a restart; the kubelet
+//     shows the last reason for the wait.
+//   - A sidecar that exited with code 0 and waits for its back-off is shown as waiting; the
+//     kubelet shows it as terminated.
+//   - A container whose start was interrupted because the agent stopped is shown as created
+//     and waiting; the kubelet shows it as failed with exit code 128.
+//   - Termination messages are cut between runes; the kubelet cuts them at any byte, so
+//     that the status in the API server differs from the status that was sent.
+//   - Messages are valid UTF-8: a sequence of invalid bytes becomes one replacement
+//     character; in the kubelet the JSON encoder replaces each byte.
+//   - Whether a mount is recursively read-only is reported by the runtime for the
+//     container; the kubelet derives it from what the runtime supports.
+//   - A container's status has its volume mounts from the first report on; the kubelet
+//     copies them from the previous status, so they are missing for ever if that had none.
+//   - Stop signals (KEP-4960), alpha and off by default, are not shown. The health of
+//     devices (KEP-4680) is shown if the caller supplies it in [Input].
 //
 // Readiness and startup:
 //
-//   - Whether a container has started is taken over from the same container only; the kubelet
-//     takes it over from its predecessor too.
-//   - Until a new agent has probed a container, it stays as it was reported before; the
-//     kubelet takes one for started until it has begun to probe.
-//   - Until its readiness probe has a result, a container is as ready as it was reported to
-//     be; the kubelet judges by whether the pod was ready as a whole.
-//   - A startup result decides Initialized at once, and Ready of a container without a
+//   - The previous value of Started is used only for the same container; the kubelet also
+//     uses that of the container's predecessor.
+//   - Until a restarted agent has probed a container, its status stays as reported before;
+//     the kubelet reports it as started until the first probe.
+//   - Until its readiness probe has a result, a container keeps its reported readiness; the
+//     kubelet uses the readiness of the whole pod.
+//   - A startup result updates Initialized at once, and also Ready of a container without a
 //     readiness probe; in the kubelet both follow with the next sync.
-//   - A probe result of a container that has ended counts for nothing; the kubelet makes the
-//     container ready.
-//   - A container that has ended is not ready; the kubelet's stays so if it was when the pod
-//     was terminated without it.
-//   - Ready with readiness gates looks at sidecars wherever it is computed; the kubelet leaves
-//     them out when it decides whether a pod needs a sync, and so syncs one with a sidecar at
-//     every change.
-//   - A readiness gate that has changed counts for the next probe result; in the kubelet it
-//     counts from the next sync on.
+//   - A probe result of a terminated container is ignored; the kubelet makes the container
+//     ready.
+//   - A terminated container is not ready; in the kubelet it stays ready if it was ready
+//     when the pod was terminated and its exit was not observed.
+//   - Ready with readiness gates always includes sidecars; the kubelet leaves them out when
+//     it decides whether a pod needs a sync, and so syncs a pod with a sidecar at every
+//     change.
+//   - A changed readiness gate is used from the next probe result on; in the kubelet it is
+//     used from the next sync on.
 //
 // The pod:
 //
-//   - A pod that has ended keeps its phase, reason and message in the Manager, whoever
-//     reports; in the kubelet only in status generation.
-//   - A pod that has ended is not Ready from the moment that it is reported; the kubelet takes
-//     that back only in what it sends to the API server.
-//   - The transition time of Ready stands still once a pod has ended; where a pod is
-//     terminated while it is ready, the kubelet moves it in the API server with every tick.
-//   - The phase heeds whether a sidecar has started at once; the kubelet's is of one sync
-//     before.
-//   - Where the API server shows another end than the node has seen, reason and message are
-//     those of that end; the kubelet loses them, or shows those of the other one.
-//   - What a pod had done when it is terminated is judged by what was reported last; the
-//     kubelet judges by what the API server shows, which for a static pod is nothing.
-//   - A restart of all containers is over when no old one is left; the kubelet's goes on while
-//     there is any, and so takes down those that it had started before it died.
+//   - A pod that has ended keeps its phase, reason and message in the Manager, whatever is
+//     reported; in the kubelet only in status generation.
+//   - A pod that has ended is not Ready as soon as it is reported; the kubelet corrects
+//     Ready only in the status that it sends to the API server.
+//   - The transition time of Ready does not change after a pod has ended; if a pod is
+//     terminated while it is ready, the kubelet changes it in the API server with every
+//     tick.
+//   - The phase depends on the current Started of a sidecar; in the kubelet it depends on
+//     that of the previous sync.
+//   - If the terminal phase in the API server differs from the node's, reason and message
+//     are those in the API server; the kubelet loses them, or shows those of the other
+//     phase.
+//   - When a pod is terminated, its containers are updated from the last reported status;
+//     the kubelet uses the status in the API server, which is empty for a static pod.
+//   - A restart of all containers is complete when no old container is left; in the kubelet
+//     it continues while there is any container, so a restarted kubelet removes those that
+//     it had started already.
 //   - The condition AllContainersRestarting has the pod's generation like all others; the
-//     kubelet leaves it out.
-//   - Resources of the pod as a whole are those of its spec, and missing where the spec has
-//     none; the kubelet adds up the containers' and shows what the pod's cgroup has.
-//   - A pod is Guaranteed only if each container requests its limits; the kubelet adds all
-//     up first, so that a request above its limit may make up for another below.
-//   - The node's addresses, where they are not known for a while, stay as they were reported
-//     last; the kubelet removes them from the status.
-//   - The addresses of a pod that has ended stay when the agent starts again; the kubelet
-//     shows none where the runtime reports none.
-//   - A static pod that was terminated stays so when it is reported again; the kubelet
-//     forgets it (kubernetes#116484).
-//   - Init containers are matched to the spec by name; the kubelet matches them by index, and
-//     refuses a status that lacks one of them.
-//   - A status is refused with every container that may not change so; the kubelet names the
-//     first.
-//   - A refused status of an unknown pod is returned as it was given; the kubelet returns an
-//     empty one.
-//   - Resize conditions are the Manager's alone and are shown at once; in the kubelet they are
-//     shown with the next report that is not refused.
-//   - A resize condition keeps its times when the agent starts again; in the kubelet they
-//     begin anew.
-//   - That a pod is deleted is one change; the kubelet forces one at every report of a
+//     kubelet does not set it.
+//   - Pod-level resources are those of the spec, and not set if the spec has none; the
+//     kubelet shows the sum of the containers' resources and the values of the pod's
+//     cgroup.
+//   - A pod is Guaranteed only if the requests of each container equal its limits; the
+//     kubelet compares the sums, so that a request above its limit may compensate for
+//     another one below.
+//   - While the node's addresses are unknown, the last reported ones are kept; the kubelet
+//     removes them from the status.
+//   - A pod that has ended keeps its addresses when the agent is restarted; the kubelet
+//     shows none if the runtime reports none.
+//   - A static pod that was terminated stays terminated when it is reported again; in the
+//     kubelet it does not (kubernetes#116484).
+//   - Init containers are matched to the spec by name; the kubelet matches them by index,
+//     and rejects a status in which one is missing.
+//   - The error of a rejected status names every container with an illegal transition; the
+//     kubelet names only the first.
+//   - For an unknown pod, SetPodStatus returns a rejected status unchanged; the kubelet
+//     returns an empty one.
+//   - Resize conditions are set only by the Manager and take effect at once; in the kubelet
+//     they take effect with the next status that is not rejected.
+//   - A resize condition keeps its times when the agent is restarted; in the kubelet they
+//     are reset.
+//   - The deletion of a pod is one change; the kubelet forces a change at every report of a
 //     deleted or terminated pod, to wake its publisher.
 //
 // Publication:
 //
-//   - An end that the API server has is not sent over by another phase; the kubelet sends it,
-//     and the API server refuses it again and again.
-//   - A status of which the end was held back is sent again soon; the kubelet sends it again
-//     with its next tick.
-//   - A deletion that failed is tried again after a back-off; the kubelet tries it again with
-//     its next tick.
-//   - A change by others that the agent has not seen is put right when it is seen; the
-//     kubelet gets the object before each PATCH.
-//   - A patch is sent only if it changes something; the kubelet also sends the order of
-//     conditions alone.
-//   - What is reported of a pod does not change by sending it; in the kubelet the time of a
+//   - A terminal phase in the API server is not overwritten with another phase; the kubelet
+//     tries it again and again, and the API server rejects it.
+//   - A status whose terminal phase was not published yet is sent again soon; the kubelet
+//     sends it again with its next tick.
+//   - A failed deletion is retried after a back-off; the kubelet retries it with its next
+//     tick.
+//   - A change by another writer is corrected when the agent has received it; the kubelet
+//     gets the object before each PATCH.
+//   - A patch is sent only if a value changes; the kubelet also sends one if only the order
+//     of conditions differs.
+//   - Publication does not change the reported status; in the kubelet the time of a
 //     DisruptionTarget condition becomes that of the call.
-//   - Statuses are published side by side, without a GET and with the resource version as a
-//     precondition; the kubelet has one loop, a GET before each PATCH and the UID alone.
-//     Failures back off by pod and honour Retry-After.
-//   - A pod that the API server does not have is looked for once; the kubelet looks for it at
-//     every tick (kubernetes#139020). A 404 of something other than an API server does not
-//     count.
+//   - Statuses are published concurrently, without a GET and with the resource version as a
+//     precondition; the kubelet has one loop, a GET before each PATCH, and only the UID as
+//     a precondition. Here each pod has its own back-off, which honours Retry-After.
+//   - For a pod that does not exist in the API server there is one GET; the kubelet sends
+//     one at every tick (kubernetes#139020). A 404 of a server that is not an API server
+//     does not count.
 //   - The publication latency is that of a version; the kubelet's is that of the pod
 //     (kubernetes#107896).
-//   - There is no tick unless [PublisherConfig].Reconcile asks for one: the caller, who
-//     watches the API server, reports what others change. A tick looks at each pod and calls
-//     the API server only if that differs.
+//   - There is no tick unless [PublisherConfig].Reconcile is set: the caller watches the
+//     API server and reports changes by other writers. A tick compares each pod and sends a
+//     request only if there is a difference.
 //
 // # Testing your code with it
 //
-// Nothing needs a fake: give [Generate] literal values, and a Manager a fake
-// clock. An [Observer] that appends each [Change] to a slice records what a user
-// would have seen; a [SinkFunc] does so for what would have been published, and
-// [Publisher.Sync] is a pass without a goroutine to wait for.
+// No fakes are needed: call [Generate] with literal values, and use a fake clock for a
+// Manager. An [Observer] can record each [Change], and a [SinkFunc] each publication.
+// [Publisher.Sync] does one pass and returns when it is done.
 package status

@@ -9,19 +9,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Equal reports whether a and b, statuses of pod, are the same, so that a reader of
-// one need not be sent the other. It compares them as [Normalize] would make them:
-// fractions of seconds, the part of a message that would be cut off and the order of
-// containers do not matter. Nor do conditions of other writers, times and generations
-// within conditions, and what others write, such as the status of resource claims.
-// Neither is modified.
+// Equal reports whether a and b, two statuses of pod, are equal, so that the second need not
+// be published after the first. It compares the results of [Normalize]: fractions of
+// seconds, message text that would be cut off, and the order of containers do not matter.
+// It ignores times and generations in conditions, and everything that other writers own:
+// their conditions and fields such as the status of resource claims. Neither status is
+// modified.
 func Equal(pod *corev1.Pod, a, b *corev1.PodStatus) bool {
-	return equality.Semantic.DeepEqual(essence(pod, a), essence(pod, b))
+	return equality.Semantic.DeepEqual(comparedFields(pod, a), comparedFields(pod, b))
 }
 
-// essence returns a copy of what [Equal] compares.
-func essence(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodStatus {
-	mine := own(s).DeepCopy()
+// comparedFields returns a copy of the fields that [Equal] compares.
+func comparedFields(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodStatus {
+	mine := ownFields(s).DeepCopy()
 	Normalize(pod, mine)
 	for i := range mine.Conditions {
 		c := &mine.Conditions[i]
@@ -31,9 +31,9 @@ func essence(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodStatus {
 	return *mine
 }
 
-// own returns what the node writes of a status: every field but those that are left to
-// others, and the conditions of the node. It shares memory with s.
-func own(s *corev1.PodStatus) *corev1.PodStatus {
+// ownFields returns the part of a status that the node owns: all fields except those of
+// other writers, and the conditions of the node. It shares memory with s.
+func ownFields(s *corev1.PodStatus) *corev1.PodStatus {
 	mine := &corev1.PodStatus{
 		ObservedGeneration:         s.ObservedGeneration,
 		Phase:                      s.Phase,
@@ -54,7 +54,7 @@ func own(s *corev1.PodStatus) *corev1.PodStatus {
 		Resources:                  s.Resources,
 	}
 	for _, c := range s.Conditions {
-		if owner(c.Type) != foreign {
+		if ownerOf(c.Type) != foreign {
 			mine.Conditions = append(mine.Conditions, c)
 		}
 	}

@@ -32,10 +32,10 @@ func full() *corev1.PodStatus {
 	return &s
 }
 
-// TestEqualSeesEveryField sets each field of a status and its parts in turn. A
-// field that a later version of the API brings fails here until Equal knows it:
+// TestEqual_ComparesEveryField sets each field of a status and its parts in turn. A
+// field of a later version of the API fails here until Equal compares it:
 // VolumeHealth is v0.37's, which v0.36 can't name and nothing here sets.
-func TestEqualSeesEveryField(t *testing.T) {
+func TestEqual_ComparesEveryField(t *testing.T) {
 	t.Parallel()
 	ignored := []string{"Conditions", "ResourceClaimStatuses", "ExtendedResourceClaimStatus", "NodeAllocatableResourceClaimStatuses", "VolumeHealth"}
 	everyField(t, ignored, func(s *corev1.PodStatus) any { return s })
@@ -98,7 +98,7 @@ func change(t *testing.T, v reflect.Value) {
 	}
 }
 
-func TestEqualIgnoresWhatDoesNotCount(t *testing.T) {
+func TestEqual_IgnoresIrrelevantFields(t *testing.T) {
 	t.Parallel()
 	pod := fullPod()
 	for name, edit := range map[string]func(*corev1.PodStatus){
@@ -126,15 +126,15 @@ func TestEqualIgnoresWhatDoesNotCount(t *testing.T) {
 	}
 	a, b := full(), full()
 	b.Conditions = b.Conditions[1:]
-	require.False(t, status.Equal(pod, a, b), "a condition of ours is gone")
-	require.False(t, status.Equal(pod, b, a), "a condition of ours is new")
+	require.False(t, status.Equal(pod, a, b), "the node's condition is removed")
+	require.False(t, status.Equal(pod, b, a), "the node's condition is added")
 	twice := full()
 	twice.ContainerStatuses[1] = twice.ContainerStatuses[0]
 	require.False(t, status.Equal(pod, a, twice), "names twice")
 	require.False(t, status.Equal(pod, twice, a), "names twice")
 }
 
-func TestNormalizeSharesTheMessagesRoom(t *testing.T) {
+func TestNormalize_SharesTheMessageLimit(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{}
 	s := &corev1.PodStatus{}
@@ -157,7 +157,7 @@ func TestNormalizeSharesTheMessagesRoom(t *testing.T) {
 	}
 }
 
-func TestNormalizeOrdersAndTruncates(t *testing.T) {
+func TestNormalize_OrdersAndTruncates(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "z"}, {Name: "a"}}}}
 	moment := metav1.Time{Time: time.Unix(10, 999)}

@@ -74,7 +74,7 @@ func (a *api) pod(name string) *corev1.Pod {
 	return a.pods["ns/"+name].DeepCopy()
 }
 
-// edit is what another writer does.
+// edit makes a change of another writer.
 func (a *api) edit(name string, fn func(*corev1.Pod)) *corev1.Pod {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,7 +89,7 @@ func (a *api) remove(name string) {
 	delete(a.pods, "ns/"+name)
 }
 
-// asked returns the calls since it was last asked.
+// asked returns the calls since the last call of asked.
 func (a *api) asked() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -287,7 +287,7 @@ func (p remotePods) Delete(ctx context.Context, name string, opts metav1.DeleteO
 	return err
 }
 
-// node is a manager with a publisher to an API server, and what they told.
+// node is a manager with a publisher to an API server, and the recorded callbacks.
 type node struct {
 	*status.Manager
 	*status.Publisher

@@ -15,9 +15,9 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// TestFlushDoesNotWaitForOthers: a pod that changes during a flush, and whose call
-// hangs, does not hold up a node that shuts down.
-func TestFlushDoesNotWaitForOthers(t *testing.T) {
+// TestFlush_DoesNotWaitForOtherPods: a pod that changes during a flush, and whose call
+// hangs, does not delay the shutdown of a node.
+func TestFlush_DoesNotWaitForOtherPods(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var m *status.Manager
@@ -40,9 +40,9 @@ func TestFlushDoesNotWaitForOthers(t *testing.T) {
 	})
 }
 
-// TestAPodSaidAgainWhileItIsForgotten: a static pod has the same UID when it comes
-// back, and what the sink is told of it then must not be forgotten with the old one.
-func TestAPodSaidAgainWhileItIsForgotten(t *testing.T) {
+// TestPublisher_PodReportedAgainWhileItIsForgotten: a static pod that is created again has the
+// same UID. Its new status must not be forgotten together with the old one.
+func TestPublisher_PodReportedAgainWhileItIsForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m, err := status.New(status.Config{})
@@ -90,9 +90,9 @@ func (s *forgetful) Forget(types.UID) {
 	s.say("forgotten")
 }
 
-// TestAPodThatComesBackWhileItIsFoundGone: who asks for it during the call that
-// finds it gone knows better than that call.
-func TestAPodThatComesBackWhileItIsFoundGone(t *testing.T) {
+// TestPublisher_PodReportedAgainWhileItIsFoundGone: a request during the call that returns
+// ErrGone is newer than that call.
+func TestPublisher_PodReportedAgainWhileItIsFoundGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
@@ -115,9 +115,9 @@ func TestAPodThatComesBackWhileItIsFoundGone(t *testing.T) {
 	})
 }
 
-// TestA404OfSomethingBetweenIsNoTombstone: only an API server can say that a pod is
-// gone; a load balancer that is set up wrong for a minute cannot.
-func TestA404OfSomethingBetweenIsNoTombstone(t *testing.T) {
+// TestAPIServer_404OfAProxyDoesNotCount: a 404 counts only if it is from an API server, not
+// if it is from a load balancer that is misconfigured for a minute.
+func TestAPIServer_404OfAProxyDoesNotCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI()
@@ -138,9 +138,9 @@ func TestA404OfSomethingBetweenIsNoTombstone(t *testing.T) {
 	})
 }
 
-// TestNothingIsKeptOfPodsThatAreNotToBePublished: a watch shows pods that are not
-// this node's to speak of, and pods that are forgotten already.
-func TestNothingIsKeptOfPodsThatAreNotToBePublished(t *testing.T) {
+// TestAPIServer_KeepsNothingOfUnpublishedPods: a watch returns pods whose status this node
+// does not report, and pods that are forgotten already.
+func TestAPIServer_KeepsNothingOfUnpublishedPods(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
 	pod := numbered(1)[0]
@@ -152,7 +152,7 @@ func TestNothingIsKeptOfPodsThatAreNotToBePublished(t *testing.T) {
 	n.sink.Seen(pod.UID, late)
 	n.SetPodStatus(seen, simple("Running", "True"))
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, []string{"patch p0"}, a.asked(), "against the pod as it was given")
+	require.Equal(t, []string{"patch p0"}, a.asked(), "with the given pod as the base")
 
 	n.RemoveOrphanedStatuses(func(types.UID) bool { return false })
 	n.sink.Seen(pod.UID, late)
@@ -169,9 +169,9 @@ func TestNothingIsKeptOfPodsThatAreNotToBePublished(t *testing.T) {
 	require.Equal(t, corev1.ConditionTrue, a.pod("p0").Status.Conditions[0].Status)
 }
 
-// TestFlushOfAPodThatIsRemovedAndReportedAgain: the newer report of a static pod covers
-// the older ones of the same UID.
-func TestFlushOfAPodThatIsRemovedAndReportedAgain(t *testing.T) {
+// TestFlush_PodRemovedAndReportedAgain: a newer status of a static pod replaces the older
+// ones of the same UID.
+func TestFlush_PodRemovedAndReportedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		broken := true
@@ -197,8 +197,8 @@ func TestFlushOfAPodThatIsRemovedAndReportedAgain(t *testing.T) {
 	})
 }
 
-// TestAStatusThatChangesWhileItsPodIsFoundGone is asked for once more, and then no more.
-func TestAStatusThatChangesWhileItsPodIsFoundGone(t *testing.T) {
+// TestPublisher_StatusChangesWhileThePodIsFoundGone: there is one more GET, and no further one.
+func TestPublisher_StatusChangesWhileThePodIsFoundGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0

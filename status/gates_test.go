@@ -11,10 +11,9 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// TestAGateThatMovesWhileThePodIsNotReady: what others say is no change, but the
-// next probe result is judged by it, not by what they said when the pod last
-// changed.
-func TestAGateThatMovesWhileThePodIsNotReady(t *testing.T) {
+// TestReadinessGate_ChangesWhileThePodIsNotReady: a change of another writer's condition is
+// not a change of the status, but the next probe result must use it.
+func TestReadinessGate_ChangesWhileThePodIsNotReady(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		before, after []corev1.PodCondition
@@ -44,7 +43,7 @@ func TestAGateThatMovesWhileThePodIsNotReady(t *testing.T) {
 		require.True(t, w.SetContainerReadiness(in.Pod.UID, "a1", true), name)
 		got, _ := w.GetPodStatus(in.Pod.UID)
 		require.Equal(t, tc.want, readiness(got), name)
-		require.Equal(t, len(tc.before) == 1, status.Condition(w.changes[0].New.Conditions, "x/y") != nil, "what was told is as it was")
+		require.Equal(t, len(tc.before) == 1, status.Condition(w.changes[0].New.Conditions, "x/y") != nil, "returned items have not changed")
 	}
 }
 
@@ -52,9 +51,9 @@ func gate(s corev1.ConditionStatus) []corev1.PodCondition {
 	return []corev1.PodCondition{{Type: "x/y", Status: s}}
 }
 
-// TestALateResultDoesNotMakeADeadContainerReady: the probe that passed last may be
-// heard of after the container's end (kubernetes#128820).
-func TestALateResultDoesNotMakeADeadContainerReady(t *testing.T) {
+// TestSetContainerReadiness_LateResultOfADeadContainer: the last successful probe result may
+// arrive after the container has terminated (kubernetes#128820).
+func TestSetContainerReadiness_LateResultOfADeadContainer(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
 	w.SetPodStatus(pod, corev1.PodStatus{Phase: "Running", ContainerStatuses: []corev1.ContainerStatus{{
@@ -65,20 +64,20 @@ func TestALateResultDoesNotMakeADeadContainerReady(t *testing.T) {
 	require.False(t, got.ContainerStatuses[0].Ready)
 }
 
-func TestAResizeOfAPodWithoutAStatusIsForgottenToo(t *testing.T) {
+func TestRemovePodStatus_AlsoRemovesAResize(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	require.True(t, w.SetPodResizePending("wanted", corev1.PodReasonDeferred, "", 1))
 	require.True(t, w.SetPodResizePending("orphan", corev1.PodReasonDeferred, "", 1))
 	require.Zero(t, w.RemoveOrphanedStatuses(func(uid types.UID) bool { return uid == "wanted" }))
-	require.Empty(t, w.removed, "nothing was said of it")
+	require.Empty(t, w.removed, "there was no status of it")
 	pending, _ := w.CountResizes()
 	require.Equal(t, map[string]int{corev1.PodReasonDeferred: 1}, pending)
 }
 
-// TestAPodCanEndWhateverItsSpecLacks: a status of a container that is not in the
-// spec must not keep a pod from ever ending.
-func TestAPodCanEndWhateverItsSpecLacks(t *testing.T) {
+// TestTerminatePod_IncompleteSpec: the status of a container that is not in the spec must not
+// prevent the termination of a pod.
+func TestTerminatePod_IncompleteSpec(t *testing.T) {
 	t.Parallel()
 	w, sc := newWorld(t), parseScene(t, "Never", "i:exit0 run")
 	sc.pod.UID = "uid"
@@ -91,9 +90,9 @@ func TestAPodCanEndWhateverItsSpecLacks(t *testing.T) {
 	require.Empty(t, w.refused)
 }
 
-// TestWordsThatAreNotUTF8: JSON makes them UTF-8, so that what comes back would
-// differ from what was sent for ever.
-func TestWordsThatAreNotUTF8(t *testing.T) {
+// TestNormalize_InvalidUTF8: JSON converts the messages to UTF-8, so the status in the API
+// server would never equal the one that was sent.
+func TestNormalize_InvalidUTF8(t *testing.T) {
 	t.Parallel()
 	raw := corev1.PodStatus{
 		Phase: "Running", Message: "p\xff", StartTime: &metav1.Time{Time: at(0)},
@@ -123,7 +122,7 @@ func TestWordsThatAreNotUTF8(t *testing.T) {
 	require.Equal(t, "w\xff", raw.ContainerStatuses[0].State.Waiting.Message)
 }
 
-func TestTheNodesAddressesStandUntilTheyAreKnownAgain(t *testing.T) {
+func TestGenerate_NodeAddressesAreKeptWhileUnknown(t *testing.T) {
 	t.Parallel()
 	in := status.Input{Pod: newPod("Always", "a"), Runtime: runningIn("a"), NodeIPs: []string{"192.168.0.1", "fd00::1"}}
 	in.Previous = status.Generate(in)
@@ -137,9 +136,9 @@ func TestTheNodesAddressesStandUntilTheyAreKnownAgain(t *testing.T) {
 	require.Equal(t, []corev1.HostIP{{IP: "192.168.0.2"}}, status.Generate(in).HostIPs)
 }
 
-// TestAnEndThatTheAPIServerShowsIsAnEndForEveryWriter: whoever ended it there, the
-// pod will not run again.
-func TestAnEndThatTheAPIServerShowsIsAnEndForEveryWriter(t *testing.T) {
+// TestManager_TerminalPhaseOfTheAPIServerIsFinal: whichever writer has set it, the pod will
+// not run again.
+func TestManager_TerminalPhaseOfTheAPIServerIsFinal(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
 	w.SetPodStatus(pod, simple("Running", "True"))
@@ -155,5 +154,5 @@ func TestAnEndThatTheAPIServerShowsIsAnEndForEveryWriter(t *testing.T) {
 	pod.Status.Phase = "Succeeded"
 	stored, changed = w.SetPodStatus(pod, simple("Running", "True"))
 	require.False(t, changed)
-	require.Equal(t, corev1.PodFailed, stored.Phase, "an end never becomes another one")
+	require.Equal(t, corev1.PodFailed, stored.Phase, "a terminal phase does not change")
 }

@@ -16,76 +16,76 @@ import (
 // Input is everything that a pod's status depends on. Nothing in it is modified
 // or retained.
 type Input struct {
-	// Pod is the desired pod. Required. Its Status, if it has one, is what the
-	// API server shows.
+	// Pod is the desired pod. Required. Its Status, if set, is the status in the API
+	// server.
 	Pod *corev1.Pod
-	// Runtime is what the runtime says of the pod. Nil means that nobody has
-	// looked yet, and what Previous says of the containers stands. A Status
-	// without some containers means that they do not exist, unless it is Stale:
-	// then what Previous says of those stands too.
+	// Runtime is the state of the pod in the runtime. Nil means that it is unknown; the
+	// containers then keep their status in Previous. A container that is missing in
+	// Runtime does not exist, unless Runtime is Stale: then it keeps its status in
+	// Previous as well.
 	Runtime *podcache.Status
-	// RuntimeName is the scheme of container IDs, as the runtime's Version call
-	// gives it, such as "containerd". If it is empty, IDs have no scheme.
+	// RuntimeName is the scheme of container IDs, the name that the runtime's Version call
+	// returns, such as "containerd". If it is empty, IDs have no scheme.
 	RuntimeName string
-	// Previous is what was last said of the pod. One without a phase was never
-	// said, and Pod.Status stands in.
+	// Previous is the last reported status of the pod. If its phase is empty, Pod.Status
+	// is used instead.
 	Previous corev1.PodStatus
-	// Terminal says that the pod has ended: nothing of it runs and nothing will.
+	// Terminal means that the pod has ended: no container runs or will run again.
 	Terminal bool
-	// Waiting says, by container name, why a container that ought to be started
-	// is not: CrashLoopBackOff, ImagePullBackOff, CreateContainerError and so on.
-	// It has no effect on a container that runs or is not to run again.
+	// Waiting contains, by container name, why a container that should be started is not
+	// running: CrashLoopBackOff, ImagePullBackOff, CreateContainerError and so on.
+	// It has no effect on a container that runs or must not run again.
 	Waiting map[string]corev1.ContainerStateWaiting
-	// LastWords returns what a container that has ended left as its termination
-	// message, on top of what the runtime says in its status. Optional;
-	// podrunner.LastWords fits.
+	// LastWords returns the termination message of a container that has exited. It is
+	// appended to the message in the runtime's status. Optional; podrunner.LastWords
+	// can be used.
 	LastWords func(*runtimeapi.ContainerStatus) string
-	// Allocated says, by container name, what resources the node has given to a
-	// container, where that is not what the spec asks for because a resize waits.
+	// Allocated contains, by container name, the resources allocated to a container if they
+	// differ from the spec because a resize is pending.
 	Allocated map[string]corev1.ResourceRequirements
-	// Enforced has, by container name, the resources that the node has enforced last, when it
-	// started or resized the container. They count where the runtime reports none of a running
-	// container, and for memory requests, which no runtime reports. Optional.
+	// Enforced contains, by container name, the resources that the node enforced when it
+	// last started or resized the container. They are used if the runtime reports no
+	// resources of a running container, and for memory requests, which runtimes do not
+	// report. Optional.
 	Enforced map[string]corev1.ResourceRequirements
-	// Devices says, by container name, how the devices and claims that a container
-	// was given are (KEP-4680): what a device manager knows. If it is nil, what was
-	// last said of the very container stands.
+	// Devices contains, by container name, the health of the devices and claims of a
+	// container (KEP-4680), as a device manager reports it. If it is nil, a container
+	// keeps its last reported one.
 	Devices map[string][]corev1.ResourceStatus
-	// NodeIPs are the node's addresses, the primary one first. Without any, what was
-	// last said of the host's stands.
+	// NodeIPs are the node's addresses, the primary one first. If it is empty, the last
+	// reported host addresses are kept.
 	NodeIPs []string
-	// Probes says what the probes of running containers found. Nil means that
-	// there are none: a container is started and ready while it runs.
+	// Probes returns the probe results of running containers. Nil means that there are no
+	// probes: a container is started and ready while it runs.
 	Probes Probes
-	// Now becomes the time of what changes with this status. If it is zero, such
+	// Now is the time of the changes in this status. If it is zero, such
 	// times stay unset, and a [Manager] sets them.
 	Now time.Time
 }
 
-// ProbeResult is what a probe found.
+// ProbeResult is the result of a probe.
 type ProbeResult int
 
 // The results of a probe.
 const (
 	// NoProbe means that the container has no such probe.
 	NoProbe ProbeResult = iota
-	// ProbeUnknown means that the probe has no result yet: what was last said of
-	// this very container stands, so that an agent's restart changes nothing.
+	// ProbeUnknown means that the probe has no result yet. The container keeps its last
+	// reported state, so that an agent's restart changes nothing.
 	ProbeUnknown
-	// ProbePassed means that the probe has succeeded often enough.
+	// ProbePassed means that the probe has reached its success threshold.
 	ProbePassed
-	// ProbeFailed means that the probe has failed often enough.
+	// ProbeFailed means that the probe has reached its failure threshold.
 	ProbeFailed
 )
 
-// Probes returns what the probes of the running container of the given name and
-// CRI id found. It is asked for regular containers and sidecars only.
+// Probes returns the probe results of the running container with the given name and CRI
+// ID. It is called for regular containers and sidecars only.
 type Probes func(container, id string) (startup, readiness ProbeResult)
 
-// Generate returns the status of a pod. It is a pure function; the result is
-// normalized (see [Normalize]), is the caller's own and shares no memory with
-// the input. Phases and conditions follow the kubelet; doc.go lists where they
-// do not.
+// Generate returns the status of a pod. It is a pure function. The result is
+// normalized (see [Normalize]) and shares no memory with the input. Phases and
+// conditions follow the kubelet; the package documentation lists the differences.
 func Generate(in Input) corev1.PodStatus {
 	old := in.previous()
 	s := corev1.PodStatus{
@@ -100,7 +100,7 @@ func Generate(in Input) corev1.PodStatus {
 	setPhase(&s, old, &in)
 	setIPs(&s, old, &in)
 	s.Conditions = conditions(&s, old, &in)
-	stamp(s.Conditions, old.Conditions, in.Now)
+	setTransitionTimes(s.Conditions, old.Conditions, in.Now)
 	Normalize(in.Pod, &s)
 	return s
 }
@@ -118,9 +118,9 @@ func startTime(old *corev1.PodStatus, in *Input) *metav1.Time {
 	}
 }
 
-// setPhase computes the phase. What was said to have ended stays ended, and what
-// the API server shows as ended weighs most: it refuses anything else. Reason and
-// message belong to the phase and last as long as it does.
+// setPhase sets the phase, reason and message. A terminal phase does not change. That of the
+// API server has precedence, because the API server rejects any other. Reason and message
+// belong to the phase and are kept while it does not change.
 func setPhase(s, old *corev1.PodStatus, in *Input) {
 	s.Phase = Phase(in.Pod, s, PhaseFacts{Terminal: in.Terminal, Initialized: initialized(in, s)})
 	if podspec.IsTerminal(old.Phase) && !podspec.IsTerminal(s.Phase) {
@@ -136,10 +136,9 @@ func setPhase(s, old *corev1.PodStatus, in *Input) {
 	s.Message = cmp.Or(old.Message, in.Pod.Status.Message)
 }
 
-// initialized says whether a regular container was made in the sandbox that is
-// in use.
+// initialized reports whether a regular container was created in the current sandbox.
 func initialized(in *Input, s *corev1.PodStatus) bool {
-	if in.carried() && slices.ContainsFunc(s.ContainerStatuses, func(st corev1.ContainerStatus) bool { return st.State.Running != nil }) {
+	if in.keepPrevious() && slices.ContainsFunc(s.ContainerStatuses, func(st corev1.ContainerStatus) bool { return st.State.Running != nil }) {
 		return true
 	}
 	if in.Runtime == nil || in.Runtime.ReadySandbox() == nil {
@@ -150,12 +149,12 @@ func initialized(in *Input, s *corev1.PodStatus) bool {
 	})
 }
 
-// carried says whether what was last said stands, for want of anything newer,
-// where the runtime says nothing. Of a pod that has ended nothing runs, so there
-// it does not.
-func (in *Input) carried() bool { return !in.Terminal && (in.Runtime == nil || in.Runtime.Stale) }
+// keepPrevious reports whether the previous status is kept where Runtime has no data,
+// because the runtime state is unknown or stale. Of a terminal pod nothing is kept, because
+// no container runs.
+func (in *Input) keepPrevious() bool { return !in.Terminal && (in.Runtime == nil || in.Runtime.Stale) }
 
-// previous returns the status that in builds on.
+// previous returns the status that was reported before this one.
 func (in *Input) previous() *corev1.PodStatus {
 	if in.Previous.Phase == "" {
 		return &in.Pod.Status

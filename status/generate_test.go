@@ -37,8 +37,8 @@ func newPod(policy corev1.RestartPolicy, names ...string) *corev1.Pod {
 	return pod
 }
 
-// runningIn returns what a runtime says of a pod whose containers, of the given
-// names, all run in one sandbox.
+// runningIn returns the runtime state of a pod whose containers, with the given names, all
+// run in one sandbox.
 func runningIn(names ...string) *podcache.Status {
 	s := &podcache.Status{
 		UID: "uid", Name: "pod", Namespace: "ns", IPs: []string{"10.0.0.7"},
@@ -58,7 +58,7 @@ func conditionStatuses(s corev1.PodStatus) map[corev1.PodConditionType]corev1.Co
 	return out
 }
 
-func TestAPodsLife(t *testing.T) {
+func TestGenerate_PodLifecycle(t *testing.T) {
 	t.Parallel()
 	pod := newPod(corev1.RestartPolicyNever, "a", "b")
 	in := status.Input{Pod: pod, RuntimeName: "containerd", NodeIPs: []string{"192.168.0.1"}, Now: at(0)}
@@ -97,7 +97,7 @@ func TestAPodsLife(t *testing.T) {
 	require.Equal(t, corev1.PodFailed, status.Generate(in).Phase, "an ended pod stays ended")
 }
 
-func TestPhaseOfGeneratedStatus(t *testing.T) {
+func TestGenerate_Phase(t *testing.T) {
 	t.Parallel()
 	stopped := func(code int32) *podcache.Status {
 		return &podcache.Status{Containers: []*runtimeapi.ContainerStatus{container("a", "1", runtimeapi.ContainerState_CONTAINER_EXITED, code)}}
@@ -114,18 +114,18 @@ func TestPhaseOfGeneratedStatus(t *testing.T) {
 		phase          corev1.PodPhase
 		reasonMessages string
 	}{
-		"a lost container leaves it running":  {"Always", said("Running", ""), said("Running", ""), &podcache.Status{}, false, "Running", ""},
-		"running reverts to pending":          {"Always", said("Running", ""), said("Running", ""), creating, false, "Pending", ""},
-		"nothing known of a new pod":          {"Always", said("", ""), said("", ""), &podcache.Status{}, false, "Pending", ""},
-		"what was said ended":                 {"Always", said("Running", ""), said("Failed", "Evicted"), runningIn("a"), false, "Failed", "Evicted"},
-		"the API says ended":                  {"Always", said("Failed", "Evicted"), said("Running", ""), runningIn("a"), false, "Failed", ""},
-		"the API says ended, all else silent": {"Always", said("Succeeded", "Done"), said("", ""), runningIn("a"), false, "Succeeded", "Done"},
-		"the API's end weighs most":           {"Never", said("Failed", "x"), said("Succeeded", "y"), stopped(0), false, "Failed", ""},
-		"reason is kept with its phase":       {"Never", said("", ""), said("Running", "r"), runningIn("a"), false, "Running", "r"},
-		"reason falls back on the API's":      {"Never", said("Running", "api"), said("Running", ""), runningIn("a"), false, "Running", "api"},
-		"reason goes with its phase":          {"Never", said("Running", "api"), said("Running", "r"), stopped(0), false, "Succeeded", ""},
-		"terminal":                            {"Always", said("", ""), said("Running", ""), stopped(0), true, "Succeeded", ""},
-		"terminal, and nobody has looked":     {"Always", said("", ""), said("Running", ""), nil, true, "Failed", ""},
+		"a lost container leaves it running":                      {"Always", said("Running", ""), said("Running", ""), &podcache.Status{}, false, "Running", ""},
+		"running reverts to pending":                              {"Always", said("Running", ""), said("Running", ""), creating, false, "Pending", ""},
+		"nothing known of a new pod":                              {"Always", said("", ""), said("", ""), &podcache.Status{}, false, "Pending", ""},
+		"previous phase is terminal":                              {"Always", said("Running", ""), said("Failed", "Evicted"), runningIn("a"), false, "Failed", "Evicted"},
+		"phase in the API server is terminal":                     {"Always", said("Failed", "Evicted"), said("Running", ""), runningIn("a"), false, "Failed", ""},
+		"phase in the API server is terminal, no previous status": {"Always", said("Succeeded", "Done"), said("", ""), runningIn("a"), false, "Succeeded", "Done"},
+		"the API's end weighs most":                               {"Never", said("Failed", "x"), said("Succeeded", "y"), stopped(0), false, "Failed", ""},
+		"reason is kept with its phase":                           {"Never", said("", ""), said("Running", "r"), runningIn("a"), false, "Running", "r"},
+		"reason falls back on the API's":                          {"Never", said("Running", "api"), said("Running", ""), runningIn("a"), false, "Running", "api"},
+		"reason is dropped with its phase":                        {"Never", said("Running", "api"), said("Running", "r"), stopped(0), false, "Succeeded", ""},
+		"terminal":                                                {"Always", said("", ""), said("Running", ""), stopped(0), true, "Succeeded", ""},
+		"terminal, runtime unknown":                               {"Always", said("", ""), said("Running", ""), nil, true, "Failed", ""},
 	} {
 		pod := newPod(tc.policy, "a")
 		pod.Status = tc.api
@@ -144,7 +144,7 @@ func TestPhaseOfGeneratedStatus(t *testing.T) {
 	}
 }
 
-func TestConditionsOfOthersAndOfEventsAreKept(t *testing.T) {
+func TestGenerate_KeepsConditionsOfOtherWritersAndEvents(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Always", "a")
 	pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "gate"}}
@@ -168,7 +168,7 @@ func TestConditionsOfOthersAndOfEventsAreKept(t *testing.T) {
 	require.Equal(t, at(-2).Unix(), status.Condition(s.Conditions, corev1.PodResizePending).LastTransitionTime.Unix())
 }
 
-func TestARestartedAgentSaysWhatItSaidBefore(t *testing.T) {
+func TestGenerate_RestartedAgentKeepsTheStatus(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Always", "a", "b")
 	in := status.Input{Pod: pod, Runtime: runningIn("a", "b"), RuntimeName: "containerd", Now: at(0)}
@@ -179,8 +179,8 @@ func TestARestartedAgentSaysWhatItSaidBefore(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
-// What could not be looked at is not known to be gone.
-func TestAStaleStatusProvesNoAbsence(t *testing.T) {
+// A container that could not be inspected may still exist.
+func TestGenerate_StaleStatusKeepsMissingContainers(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Always", "a", "b")
 	in := status.Input{Pod: pod, Runtime: runningIn("a", "b"), RuntimeName: "containerd", Now: at(0)}
@@ -196,9 +196,9 @@ func TestAStaleStatusProvesNoAbsence(t *testing.T) {
 	require.Nil(t, status.Generate(in).ContainerStatuses[1].State.Running, "of a pod that has ended nothing runs")
 }
 
-// A new attempt of an init container, or a restart of all of them, does not take back
-// that the pod was initialized.
-func TestInitializedLasts(t *testing.T) {
+// A new attempt of an init container, or a restart of all containers, does not make
+// Initialized False again.
+func TestGenerate_InitializedStaysTrue(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Always", "a")
 	pod.Spec.InitContainers = []corev1.Container{{Name: "i"}}
@@ -210,7 +210,7 @@ func TestInitializedLasts(t *testing.T) {
 	require.Empty(t, status.Condition(got.Conditions, corev1.PodInitialized).Message)
 }
 
-func TestADisruptionOfOthersStays(t *testing.T) {
+func TestGenerate_KeepsADisruptionOfAnotherWriter(t *testing.T) {
 	t.Parallel()
 	disrupted := func(reason string) []corev1.PodCondition {
 		return []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason}}
@@ -226,8 +226,8 @@ func TestADisruptionOfOthersStays(t *testing.T) {
 	require.Len(t, got.Conditions, 1)
 }
 
-// An end of which no container ID is known is not another one without an ID.
-func TestWordsOfALostContainerAreNotThoseOfAnother(t *testing.T) {
+// A termination without a container ID is not the same as another one without an ID.
+func TestGenerate_LostContainerGetsNoMessageOfAnother(t *testing.T) {
 	t.Parallel()
 	in := status.Input{
 		Pod:     newPod("Always", "a"),
@@ -241,7 +241,7 @@ func TestWordsOfALostContainerAreNotThoseOfAnother(t *testing.T) {
 	require.Equal(t, "The container could not be located when the pod was terminated", status.Generate(in).ContainerStatuses[0].State.Terminated.Message)
 }
 
-func TestASandboxMadeAnewIsNotInitialized(t *testing.T) {
+func TestGenerate_NewSandboxIsNotInitialized(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Always", "a")
 	pod.Spec.InitContainers = []corev1.Container{{Name: "s", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
@@ -254,7 +254,7 @@ func TestASandboxMadeAnewIsNotInitialized(t *testing.T) {
 	}
 }
 
-func TestAddresses(t *testing.T) {
+func TestGenerate_Addresses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		host          bool
@@ -290,7 +290,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// inputs are odd and ordinary inputs, made anew on each call.
+// inputs returns new odd and ordinary inputs.
 func inputs() map[string]status.Input {
 	pod := newPod("OnFailure", "b", "a")
 	pod.Spec.InitContainers = []corev1.Container{{Name: "i"}, {Name: "s", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
@@ -320,16 +320,16 @@ func inputs() map[string]status.Input {
 		}}, Previous: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
 			{Name: "a", ContainerID: "a2", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 		}}},
-		"empty pod":         {Pod: &corev1.Pod{}},
-		"nobody has looked": {Pod: pod.DeepCopy(), Previous: *previous.DeepCopy(), Now: at(3)},
-		"terminal":          {Pod: pod.DeepCopy(), Previous: *previous.DeepCopy(), Terminal: true},
-		"running":           {Pod: pod.DeepCopy(), Previous: *previous.DeepCopy(), Runtime: runningIn("a", "b", "s", "e", "i"), Now: at(3)},
-		"odd messages":      {Pod: pod.DeepCopy(), Previous: *previous.DeepCopy(), Runtime: odd, Waiting: map[string]corev1.ContainerStateWaiting{"b": {Reason: "r"}}},
-		"odd and unsaid":    {Pod: pod.DeepCopy(), Runtime: odd},
+		"empty pod":       {Pod: &corev1.Pod{}},
+		"runtime unknown": {Pod: pod.DeepCopy(), Previous: *previous.DeepCopy(), Now: at(3)},
+		"terminal":        {Pod: pod.DeepCopy(), Previous: *previous.DeepCopy(), Terminal: true},
+		"running":         {Pod: pod.DeepCopy(), Previous: *previous.DeepCopy(), Runtime: runningIn("a", "b", "s", "e", "i"), Now: at(3)},
+		"odd messages":    {Pod: pod.DeepCopy(), Previous: *previous.DeepCopy(), Runtime: odd, Waiting: map[string]corev1.ContainerStateWaiting{"b": {Reason: "r"}}},
+		"odd and unsaid":  {Pod: pod.DeepCopy(), Runtime: odd},
 	}
 }
 
-func TestInputIsNeitherModifiedNorShared(t *testing.T) {
+func TestGenerate_InputIsNeitherModifiedNorShared(t *testing.T) {
 	t.Parallel()
 	untouched := inputs()
 	for name, in := range inputs() {
@@ -358,7 +358,7 @@ func TestInputIsNeitherModifiedNorShared(t *testing.T) {
 	}
 }
 
-func TestGenerateTwiceIsGenerateOnce(t *testing.T) {
+func TestGenerate_Idempotent(t *testing.T) {
 	t.Parallel()
 	for name, in := range inputs() {
 		first := status.Generate(in)

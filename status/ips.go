@@ -9,16 +9,16 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// setIPs sets the addresses of host and pod. A pod on the node's network for which
-// the runtime reports none has the node's, and one with one address gets the node's
-// second one if that is of the other family. The addresses of a pod that has ended stay:
-// what was known before a restart is not taken back.
+// setIPs sets the addresses of host and pod. A pod on the host network for which
+// the runtime reports no address gets those of the node; if it has one address, the node's
+// second address is added if it is of the other family. A terminated pod keeps its
+// addresses, also after a restart of the agent.
 func setIPs(s, old *corev1.PodStatus, in *Input) {
 	node := podips.Families(in.NodeIPs, in.NodeIPs)
 	for _, ip := range node {
 		s.HostIPs = append(s.HostIPs, corev1.HostIP{IP: ip})
 	}
-	if len(node) == 0 { // nobody knows: what was said stands
+	if len(node) == 0 { // unknown: keep the previous ones
 		s.HostIPs = slices.Clone(old.HostIPs)
 	}
 	var ips []string
@@ -26,7 +26,7 @@ func setIPs(s, old *corev1.PodStatus, in *Input) {
 		ips = in.Runtime.IPs
 	}
 	ended := in.Terminal || podspec.IsTerminal(old.Phase)
-	if len(ips) == 0 && !in.Pod.Spec.HostNetwork && (ended || in.carried()) {
+	if len(ips) == 0 && !in.Pod.Spec.HostNetwork && (ended || in.keepPrevious()) {
 		for _, ip := range old.PodIPs {
 			ips = append(ips, ip.IP)
 		}

@@ -14,27 +14,26 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Manager holds what the node says about each of its pods. Make it with [New];
-// its methods are safe for concurrent use.
+// Manager stores the status that the node reports for each of its pods. Create it with
+// [New]. Its methods are safe for concurrent use.
 //
-// It keeps copies of the statuses that it is given, and pods themselves, which
-// callers must not modify afterwards. A kept status never changes, it is
-// replaced. [Manager.GetPodStatus] and [Manager.Update] hand out copies that are
-// the caller's own; what [Manager.SetPodStatus] and [Manager.TerminatePod] return
-// and an [Observer] sees is the kept status itself, shared with others and not to
-// be modified.
+// It stores copies of the statuses that it receives. It retains the pods themselves, which
+// callers must not modify afterwards. A stored status is replaced, never modified.
+// [Manager.GetPodStatus] and [Manager.Update] pass copies that the caller may modify.
+// [Manager.SetPodStatus], [Manager.TerminatePod] and the callbacks of an [Observer] pass
+// the stored status itself, which is shared and must not be modified.
 type Manager struct {
 	cfg Config
 
 	step      sync.Mutex  // serializes writers, and is held during callbacks
-	observers []*Observer // replaced, never changed; guarded by step
+	observers []*Observer // replaced, never modified; guarded by step
 
-	mu      sync.RWMutex // guards what follows, and is never held during callbacks
+	mu      sync.RWMutex // guards the fields below, and is never held during callbacks
 	pods    map[types.UID]*entry
 	resizes map[types.UID]resize
 }
 
-// entry is what is known of a pod. It never changes.
+// entry is the stored state of a pod. It is immutable.
 type entry struct {
 	pod      *corev1.Pod
 	status   corev1.PodStatus
@@ -42,7 +41,7 @@ type entry struct {
 	finished bool
 }
 
-// New returns an empty manager.
+// New returns an empty manager, or an error if cfg is invalid.
 func New(cfg Config) (*Manager, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("status: invalid config: %w", err)
@@ -52,9 +51,9 @@ func New(cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// GetPodStatus returns a copy of the status of the pod that was set last, or of the saved
-// one if none was set in this process. It reports false if there is neither. The UID of a
-// mirror pod stands for that of its static pod.
+// GetPodStatus returns a copy of the pod's current status, or of the saved one if no status
+// was set in this process. It returns false if neither exists. The UID may be that of a
+// mirror pod.
 func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 	uid = m.cfg.TranslateUID(uid)
 	if s := m.reported(m.entry(uid), uid); s != nil {
@@ -63,8 +62,8 @@ func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 	return corev1.PodStatus{}, false
 }
 
-// PodPhase returns the phase of [Manager.GetPodStatus] without a copy of the rest, and
-// none if nothing is said of the pod.
+// PodPhase returns the phase of [Manager.GetPodStatus] without copying the status. It is
+// empty if there is no status.
 func (m *Manager) PodPhase(uid types.UID) corev1.PodPhase {
 	uid = m.cfg.TranslateUID(uid)
 	if s := m.reported(m.entry(uid), uid); s != nil {
@@ -73,20 +72,20 @@ func (m *Manager) PodPhase(uid types.UID) corev1.PodPhase {
 	return ""
 }
 
-// SetPodStatus sets the status of the pod, and returns what it is then and whether that is
-// a change. These rules hold for it, whatever status has:
+// SetPodStatus sets the status of the pod. It returns the stored status and whether it has
+// changed. The stored status follows these rules, whatever status contains:
 //
-//   - a pod that has ended, here or as the API server shows it in pod, keeps its
-//     phase, and is not Ready; a status with another phase also loses its reason and
-//     message, which belong to that phase;
-//   - a start time stays as it was first set, and is now if it is unknown;
-//   - a condition's transition time moves only with its status;
+//   - if the phase is terminal already, in the previous status or in pod.Status, it does
+//     not change, and the pod is not Ready; if status has another phase, its reason and
+//     message are replaced as well, because they belong to the phase;
+//   - the start time never changes after it was set; if it is unknown, it becomes now;
+//   - a condition's transition time changes only with its status;
 //   - the observed generation is the pod's, and never decreases;
 //   - it is normalized (see [Normalize]).
 //
-// A status that [CheckTransition] objects to is refused: what is returned is the status
-// that was set before, or for a pod of which none was set in this process, status with the
-// pod's generation. One that is [Equal] to the status that was set last is no change.
+// If [CheckTransition] returns an error, the status is rejected. SetPodStatus then returns
+// the previous status; if none was set in this process, it returns status with the pod's
+// generation. A status that is [Equal] to the previous one is not a change.
 // Neither pod nor status is modified; pod is retained.
 func (m *Manager) SetPodStatus(pod *corev1.Pod, status corev1.PodStatus) (stored corev1.PodStatus, changed bool) {
 	m.step.Lock()
@@ -96,10 +95,10 @@ func (m *Manager) SetPodStatus(pod *corev1.Pod, status corev1.PodStatus) (stored
 	return m.store(m.entry(pod.UID), pod, next, false)
 }
 
-// Update changes the status of a pod by fn, atomically: fn gets a copy, changes
-// it, and the result is stored as by [Manager.SetPodStatus]. It reports whether
-// that was a change; for a pod of which no status was set in this process, fn is not called. fn
-// must not call writing methods, and delays other writers for as long as it takes.
+// Update modifies the status of a pod atomically: fn modifies a copy, and the result is
+// stored as by [Manager.SetPodStatus]. It reports whether the status has changed. If no
+// status of the pod was set in this process, fn is not called. fn must not call writing
+// methods. Other writers wait for it.
 func (m *Manager) Update(uid types.UID, fn func(*corev1.PodStatus)) (changed bool) {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -113,10 +112,10 @@ func (m *Manager) Update(uid types.UID, fn func(*corev1.PodStatus)) (changed boo
 	return changed
 }
 
-// TerminatePod says that the pod has ended and that nothing of it is left. Its
-// containers that were not seen to end are shown as ended with 137, but init
-// containers that had no turn stay as they are. Unless it has succeeded or is
-// static, it has failed. It returns the new status. Nothing is modified; pod is
+// TerminatePod records that the pod has ended and that nothing of it runs any more.
+// Containers whose termination was not observed become terminated with exit code 137,
+// except init containers that were never started. If the phase is not terminal, it becomes
+// Failed, except for a static pod. It returns the new status. pod is not modified; it is
 // retained.
 func (m *Manager) TerminatePod(pod *corev1.Pod) corev1.PodStatus {
 	m.step.Lock()
@@ -128,16 +127,16 @@ func (m *Manager) TerminatePod(pod *corev1.Pod) corev1.PodStatus {
 	return stored
 }
 
-// RemovePodStatus forgets a pod and says whether there was a status of it. It is for a
-// pod that begins a new life under its old UID.
+// RemovePodStatus removes the status of a pod and reports whether there was one. It is used
+// when a pod is started again with the same UID.
 func (m *Manager) RemovePodStatus(uid types.UID) (removed bool) {
 	m.step.Lock()
 	defer m.step.Unlock()
 	return m.remove(uid)
 }
 
-// RemoveOrphanedStatuses forgets every pod that keep does not want and returns
-// how many those were. keep may call reading methods.
+// RemoveOrphanedStatuses removes the statuses of all pods for which keep returns false and
+// returns their number. keep may call reading methods.
 func (m *Manager) RemoveOrphanedStatuses(keep func(types.UID) bool) (removed int) {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -153,8 +152,8 @@ func (m *Manager) RemoveOrphanedStatuses(keep func(types.UID) bool) (removed int
 	return removed
 }
 
-// remove forgets a pod and says whether there was a status of it: the manager may hear
-// of a resize before that. The caller holds step.
+// remove removes all state of a pod and reports whether there was a status of it; there may
+// be only a resize. The caller holds step.
 func (m *Manager) remove(uid types.UID) (removed bool) {
 	m.mu.Lock()
 	_, removed = m.pods[uid]
@@ -184,8 +183,8 @@ func (m *Manager) entries() map[types.UID]*entry {
 	return maps.Clone(m.pods)
 }
 
-// reported returns what was reported of a pod last, which an earlier process may have
-// done, nil if nothing was.
+// reported returns the last reported status of a pod, in this process or an earlier one;
+// nil if the pod has no status yet.
 func (m *Manager) reported(e *entry, uid types.UID) *corev1.PodStatus {
 	if e != nil {
 		return &e.status
@@ -196,17 +195,17 @@ func (m *Manager) reported(e *entry, uid types.UID) *corev1.PodStatus {
 	return nil
 }
 
-// previous returns what was reported of pod last, else what the API server shows.
+// previous returns the last reported status of pod, or pod.Status if none was reported.
 func (m *Manager) previous(e *entry, pod *corev1.Pod) *corev1.PodStatus {
 	return cmp.Or(m.reported(e, pod.UID), &pod.Status)
 }
 
-// store replaces e, nil if there is none, by next, which is the manager's own from now
-// on. The caller holds step.
+// store replaces e, which is nil if there is no entry, with next, which the manager owns
+// from then on. The caller holds step.
 func (m *Manager) store(e *entry, pod *corev1.Pod, next *corev1.PodStatus, finished bool) (corev1.PodStatus, bool) {
 	old := m.previous(e, pod)
 	if err := CheckTransition(pod, old, next); err != nil {
-		m.cfg.Logger.Warn("status update refused", "pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID, "err", err)
+		m.cfg.Logger.Warn("pod status update rejected, the previous status remains", "pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID, "err", err)
 		for _, o := range m.observers {
 			if o.UpdateRefused != nil {
 				o.UpdateRefused(pod, err)
@@ -225,37 +224,36 @@ func (m *Manager) store(e *entry, pod *corev1.Pod, next *corev1.PodStatus, finis
 		if !deleted && change.Finished == e.finished && Equal(pod, &e.status, next) {
 			same := e.status
 			same.Conditions = withOthers(e.status.Conditions, next.Conditions)
-			m.keep(&entry{pod: pod, status: same, version: e.version, finished: e.finished})
+			m.setEntry(&entry{pod: pod, status: same, version: e.version, finished: e.finished})
 			return same, false
 		}
 	}
-	m.keep(&entry{pod: pod, status: *next, version: change.Version, finished: change.Finished})
-	m.tell(old, &change)
+	m.setEntry(&entry{pod: pod, status: *next, version: change.Version, finished: change.Finished})
+	m.notify(old, &change)
 	return *next, true
 }
 
-// withOthers returns next with our conditions as old has them. Those of other writers
-// are no change of ours, but readiness gates are among them, and the next probe result
-// is judged by them.
+// withOthers returns next with our own conditions replaced by those of old. Conditions of
+// other writers are not a change of our status, but they must be stored, because they
+// include readiness gates, which the next probe result needs.
 func withOthers(old, next []corev1.PodCondition) []corev1.PodCondition {
 	for i := range next {
-		if was := Condition(old, next[i].Type); was != nil && owner(was.Type) != foreign {
+		if was := Condition(old, next[i].Type); was != nil && ownerOf(was.Type) != foreign {
 			next[i] = *was
 		}
 	}
 	return next
 }
 
-func (m *Manager) keep(e *entry) {
+func (m *Manager) setEntry(e *entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pods[e.pod.UID] = e
 }
 
-// reconcile makes next follow old: what never goes back does not, what was there
-// before keeps its times.
+// reconcile applies the rules of SetPodStatus to next, which follows old.
 func (m *Manager) reconcile(pod *corev1.Pod, old, next *corev1.PodStatus) {
-	for _, end := range []*corev1.PodStatus{&pod.Status, old} { // what was said last weighs most
+	for _, end := range []*corev1.PodStatus{&pod.Status, old} { // old has precedence
 		if podspec.IsTerminal(end.Phase) && next.Phase != end.Phase {
 			next.Phase, next.Reason, next.Message = end.Phase, end.Reason, end.Message
 		}
@@ -269,7 +267,7 @@ func (m *Manager) reconcile(pod *corev1.Pod, old, next *corev1.PodStatus) {
 	}
 	next.ObservedGeneration = max(next.ObservedGeneration, old.ObservedGeneration)
 	m.showResize(pod.UID, old, next)
-	settle(pod, next)
-	stamp(next.Conditions, old.Conditions, now)
+	markEndedUnready(pod, next)
+	setTransitionTimes(next.Conditions, old.Conditions, now)
 	Normalize(pod, next)
 }

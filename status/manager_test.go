@@ -92,7 +92,7 @@ func TestSetPodStatus(t *testing.T) {
 	require.Equal(t, third, w.changes[2].New)
 }
 
-func TestTheNewestPodIsKeptEvenIfItsStatusIsTheSame(t *testing.T) {
+func TestSetPodStatus_StoresTheNewestPodOfAnEqualStatus(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
 	s, _ := w.SetPodStatus(pod, simple("Running", "True"))
@@ -108,7 +108,7 @@ func TestTheNewestPodIsKeptEvenIfItsStatusIsTheSame(t *testing.T) {
 	}
 }
 
-func TestWhatTheAPIServerShowsCountsUntilSomethingIsSaid(t *testing.T) {
+func TestManager_UsesThePodsStatusUntilOneIsSet(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
 	pod.Status = simple("Running", "True")
@@ -122,7 +122,7 @@ func TestWhatTheAPIServerShowsCountsUntilSomethingIsSaid(t *testing.T) {
 	require.Equal(t, int64(7), s.ObservedGeneration)
 }
 
-func TestStartTimeOfTheCallerIsTakenOnce(t *testing.T) {
+func TestSetPodStatus_StartTimeNeverChanges(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
 	given := simple("Running", "True")
@@ -134,7 +134,7 @@ func TestStartTimeOfTheCallerIsTakenOnce(t *testing.T) {
 	require.False(t, changed)
 }
 
-func TestObservedGenerationNeverDecreases(t *testing.T) {
+func TestSetPodStatus_ObservedGenerationNeverDecreases(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
 	w.SetPodStatus(pod, simple("Running", "True"))
@@ -149,7 +149,7 @@ func TestObservedGenerationNeverDecreases(t *testing.T) {
 	require.Equal(t, int64(3), s.ObservedGeneration)
 }
 
-func TestAnEndedPodStaysEndedAndIsNotReady(t *testing.T) {
+func TestSetPodStatus_TerminalPhaseIsFinalAndNotReady(t *testing.T) {
 	t.Parallel()
 	for phase, reason := range map[corev1.PodPhase]string{"Failed": status.ReasonPodFailed, "Succeeded": status.ReasonPodCompleted} {
 		w, pod := newWorld(t), newPod("Always", "a")
@@ -171,7 +171,7 @@ func TestAnEndedPodStaysEndedAndIsNotReady(t *testing.T) {
 	}
 }
 
-func TestARefusedStatus(t *testing.T) {
+func TestSetPodStatus_RejectedStatus(t *testing.T) {
 	t.Parallel()
 	ended, revived := parseScene(t, "Never", "exit0").s, parseScene(t, "Never", "run").s
 	ended.Phase, revived.Phase = "Running", "Running"
@@ -180,10 +180,10 @@ func TestARefusedStatus(t *testing.T) {
 	stored, _ := w.SetPodStatus(pod, ended)
 	got, changed := w.SetPodStatus(pod, revived)
 	require.False(t, changed)
-	require.Equal(t, stored, got, "what was said before")
+	require.Equal(t, stored, got, "the previous status")
 	require.Len(t, w.refused, 1)
 	require.ErrorContains(t, w.refused[0], "attempted illegal transition")
-	require.Contains(t, w.log.String(), `level=WARN msg="status update refused" pod=ns/pod podUID=uid`)
+	require.Contains(t, w.log.String(), `level=WARN msg="pod status update rejected, the previous status remains" pod=ns/pod podUID=uid`)
 	require.False(t, w.Update(pod.UID, func(s *corev1.PodStatus) { s.ContainerStatuses = revived.ContainerStatuses }))
 	require.Len(t, w.refused, 2)
 
@@ -192,13 +192,13 @@ func TestARefusedStatus(t *testing.T) {
 	got, changed = w.SetPodStatus(pod, revived)
 	require.False(t, changed)
 	revived.ObservedGeneration = pod.Generation
-	require.Equal(t, revived, got, "the input, where nothing was said")
+	require.Equal(t, revived, got, "the input, if there was no status")
 	_, ok := w.GetPodStatus(pod.UID)
 	require.False(t, ok)
 	require.Empty(t, w.changes)
 }
 
-func TestWhatGoesInAndOutIsACopy(t *testing.T) {
+func TestManager_CopiesStatuses(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a", "b", "c")
 	given := *full()
@@ -222,14 +222,14 @@ func TestWhatGoesInAndOutIsACopy(t *testing.T) {
 		s.Message = "new"
 		kept = s
 	}))
-	require.Equal(t, *want, stored, "a status that was handed out never changes")
+	require.Equal(t, *want, stored, "a returned status never changes")
 	require.Equal(t, "new", w.changes[1].New.Message)
 	kept.Message = "later"
 	got, _ = w.GetPodStatus(pod.UID)
 	require.Equal(t, "new", got.Message)
 }
 
-func TestInputsOfTheManagerAreNotModified(t *testing.T) {
+func TestManager_DoesNotModifyInputs(t *testing.T) {
 	t.Parallel()
 	w, pod, given := newWorld(t), newPod("Always", "a", "b", "c"), *full()
 	given.StartTime = nil
@@ -257,7 +257,7 @@ func TestUpdate(t *testing.T) {
 	require.Equal(t, at(60).Unix(), readySince(s).Unix())
 }
 
-func TestUpdatesAreAtomic(t *testing.T) {
+func TestUpdate_Atomic(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
 	w.SetPodStatus(pod, corev1.PodStatus{Phase: "Running", ContainerStatuses: []corev1.ContainerStatus{{Name: "a"}}})
@@ -319,10 +319,10 @@ func TestRemovePodStatus(t *testing.T) {
 	_, ok := w.GetPodStatus("2")
 	require.True(t, ok)
 	stored, _ := w.SetPodStatus(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1"}}, simple("Failed", "False"))
-	require.Equal(t, corev1.PodFailed, stored.Phase, "in its next life it may fail")
+	require.Equal(t, corev1.PodFailed, stored.Phase, "after a new start it may fail")
 }
 
-func TestTheZeroConfigIsValid(t *testing.T) {
+func TestConfig_ZeroIsValid(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, status.Config{}.Validate())
 	m, err := status.New(status.Config{})
@@ -335,9 +335,9 @@ func TestTheZeroConfigIsValid(t *testing.T) {
 	require.Equal(t, 1, m.RemoveOrphanedStatuses(func(types.UID) bool { return false }))
 }
 
-// TestWhatNeverGoesBack writes at random and checks, after every write, what the
+// TestManager_Invariants writes at random and checks, after every write, what the
 // package guarantees. A failure names its seed.
-func TestWhatNeverGoesBack(t *testing.T) {
+func TestManager_Invariants(t *testing.T) {
 	t.Parallel()
 	phases := []corev1.PodPhase{"Pending", "Running", "Running", "Unknown", "", "Succeeded", "Failed"}
 	words := []string{"none", "run", "wait", "exit0", "exit1", "back1", "empty"}

@@ -93,7 +93,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-func TestMergeKeepsWhatOthersSayOfTheEndAndOfClaims(t *testing.T) {
+func TestMerge_KeepsDisruptionAndClaimsOfOtherWriters(t *testing.T) {
 	t.Parallel()
 	api, said := parsed("Running", 1), parsed("Failed", 2)
 	api.Reason, api.Message, said.Reason, said.Message = "R", "M", "Evicted", "too much"
@@ -107,7 +107,7 @@ func TestMergeKeepsWhatOthersSayOfTheEndAndOfClaims(t *testing.T) {
 	require.Equal(t, []string{"Failed", "Evicted", "too much"}, []string{string(got.Phase), got.Reason, got.Message})
 }
 
-func TestPatchSaysOnlyWhatDiffers(t *testing.T) {
+func TestPatch_ContainsOnlyDifferences(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Always", "a")
 	pod.Status = *full()
@@ -259,7 +259,7 @@ func jsonOf(t *testing.T, s *corev1.PodStatus) string {
 	return string(body)
 }
 
-func TestPatchAppliedToOldIsMerged(t *testing.T) {
+func TestPatch_AppliedToTheObjectEqualsTheMergedStatus(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(1000) {
 		checkMergeAndPatch(t, seed)
@@ -271,9 +271,9 @@ func FuzzMergeAndPatch(f *testing.F) {
 	f.Fuzz(checkMergeAndPatch)
 }
 
-// TestSetPodStatusKeepsANormalizedCopy: neither what the caller holds nor what was
+// TestSetPodStatus_StoresANormalizedCopy: neither what the caller holds nor what was
 // handed out before changes.
-func TestSetPodStatusKeepsANormalizedCopy(t *testing.T) {
+func TestSetPodStatus_StoresANormalizedCopy(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 3))

@@ -11,24 +11,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MaxTerminationMessageBytes is how much all termination messages of a pod may
-// take together; each container has an equal share for each of its messages.
+// MaxTerminationMessageBytes is the limit for the termination messages of a pod together.
+// Each container has an equal share of it, for each of its messages.
 const MaxTerminationMessageBytes = 12 * 1024
 
-// Normalize brings s into the form in which the API server returns it, so that a
-// status which was sent and one which was read back are the same: times in whole
-// seconds, messages valid UTF-8, those of terminated containers cut to their share
-// at a rune's end; init containers in spec order, others by name. It changes s and all that
-// s points to, which therefore must be the caller's own. It is idempotent.
+// Normalize converts s to the form in which the API server returns it, so that a status
+// that was sent equals the status that is read back: times in whole seconds, messages in valid
+// UTF-8, termination messages cut to their share at the end of a rune, init containers
+// in the order of the spec, and other containers by name. It modifies s and everything that
+// s points to, so these must not be shared. It is idempotent.
 func Normalize(pod *corev1.Pod, s *corev1.PodStatus) {
 	truncate(s.StartTime)
 	for i := range s.Conditions {
 		c := &s.Conditions[i]
 		truncate(&c.LastProbeTime)
 		truncate(&c.LastTransitionTime)
-		c.Message = valid(c.Message)
+		c.Message = validUTF8(c.Message)
 	}
-	s.Message = valid(s.Message)
+	s.Message = validUTF8(s.Message)
 	share := messageShare(pod)
 	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
 		for i := range list {
@@ -43,8 +43,8 @@ func Normalize(pod *corev1.Pod, s *corev1.PodStatus) {
 	slices.SortStableFunc(s.EphemeralContainerStatuses, byName)
 }
 
-// specIndex returns the place of the init container of that name; one that the
-// spec does not have comes last.
+// specIndex returns the index of the init container of that name in the spec, or the number
+// of init containers if the spec does not contain it.
 func specIndex(pod *corev1.Pod, name string) int {
 	i := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name })
 	if i < 0 {
@@ -57,7 +57,7 @@ func byName(a, b corev1.ContainerStatus) int { return strings.Compare(a.Name, b.
 
 func normalizeState(state *corev1.ContainerState, share int) {
 	if state.Waiting != nil {
-		state.Waiting.Message = valid(state.Waiting.Message)
+		state.Waiting.Message = validUTF8(state.Waiting.Message)
 	}
 	if state.Running != nil {
 		truncate(&state.Running.StartedAt)
@@ -65,28 +65,29 @@ func normalizeState(state *corev1.ContainerState, share int) {
 	if end := state.Terminated; end != nil {
 		truncate(&end.StartedAt)
 		truncate(&end.FinishedAt)
-		end.Message = cut(end.Message, share)
+		end.Message = truncateMessage(end.Message, share)
 	}
 }
 
-// truncate also drops the monotonic reading, which the API does not carry.
+// truncate truncates t to whole seconds and removes the monotonic reading, which the API
+// does not contain.
 func truncate(t *metav1.Time) {
 	if t != nil {
 		t.Time = t.Truncate(time.Second)
 	}
 }
 
-// messageShare returns how long each termination message of the pod may be, in bytes.
+// messageShare returns the limit for each termination message of the pod, in bytes.
 func messageShare(pod *corev1.Pod) int {
 	n := len(pod.Spec.InitContainers) + len(pod.Spec.Containers) + len(pod.Spec.EphemeralContainers)
 	return MaxTerminationMessageBytes / max(n, 1)
 }
 
-// cut returns at most limit bytes of s as valid UTF-8. JSON would replace half a
-// rune by a whole one of another length, and what is read back would differ from
-// what was sent for ever.
-func cut(s string, limit int) string {
-	s = valid(s)
+// truncateMessage returns at most limit bytes of s as valid UTF-8. JSON would replace a
+// partial rune with one of another length, and the status in the API server would never
+// equal the status that was sent.
+func truncateMessage(s string, limit int) string {
+	s = validUTF8(s)
 	if len(s) <= limit {
 		return s
 	}
@@ -96,5 +97,5 @@ func cut(s string, limit int) string {
 	return s[:limit]
 }
 
-// valid returns s as valid UTF-8, which JSON would make of it anyway.
-func valid(s string) string { return strings.ToValidUTF8(s, string(utf8.RuneError)) }
+// validUTF8 returns s as valid UTF-8. JSON would convert it anyway.
+func validUTF8(s string) string { return strings.ToValidUTF8(s, string(utf8.RuneError)) }

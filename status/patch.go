@@ -9,17 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Patch returns the strategic merge patch that makes the status of base into next,
-// nil if there is nothing to do. It names base's UID and, if it has one, its
-// resource version, so that it is refused with a conflict by an object that is
-// another one or has moved on. What [Merge] leaves to others is never in it. Neither
-// input is modified.
+// Patch returns the strategic merge patch that changes the status of base to next, or nil
+// if they do not differ. It contains base's UID and, if set, its resource version, so
+// that the API server rejects it with a conflict if the object was replaced or has changed.
+// It never contains what other writers own (see [Merge]). Neither input is modified.
 func Patch(base *corev1.Pod, next *corev1.PodStatus) ([]byte, error) {
-	shown, err := runtime.DefaultUnstructuredConverter.ToUnstructured(own(&base.Status))
+	shown, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ownFields(&base.Status))
 	if err != nil {
 		return nil, fmt.Errorf("convert the status that the API server shows: %w", err)
 	}
-	wanted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(own(next))
+	wanted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ownFields(next))
 	if err != nil {
 		return nil, fmt.Errorf("convert the status that the node reports: %w", err)
 	}
@@ -44,22 +43,22 @@ func Patch(base *corev1.Pod, next *corev1.PodStatus) ([]byte, error) {
 	return body, nil
 }
 
-// object is a JSON object, by the names of its fields.
+// object is a JSON object.
 type object = map[string]any
 
 const conditionsField = "conditions"
 
-// The directives of a strategic merge patch: the API merges some lists with what is
-// there, by a key, and does otherwise only where the patch asks for it.
+// The directives of a strategic merge patch. Without a directive, the API server merges some
+// lists with the existing ones, by a key.
 const (
 	directive = "$patch"
 	replace   = "replace"
 	remove    = "delete"
 )
 
-// diff returns the fields that differ. A field that next does not have becomes null,
-// which removes it. The API merges objects field by field, and replaces lists but for
-// those that are named here.
+// diff returns the fields that differ. A field that is missing in next becomes null, which
+// removes it. The API server merges objects field by field. It replaces lists, except
+// podIPs and hostIPs, which it merges unless a directive says replace.
 func diff(old, next object) object {
 	changes := object{}
 	for name, was := range old {
@@ -82,8 +81,8 @@ func diff(old, next object) object {
 	return changes
 }
 
-// diffConditions returns the conditions that differ, each with its type, by which the
-// API merges them, and the fields that do.
+// diffConditions returns the conditions that differ, each with its type, which is the merge
+// key, and the fields that differ.
 func diffConditions(old, next []any) (changes []object) {
 	before, after := byType(old), byType(next)
 	for _, c := range next {

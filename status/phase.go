@@ -6,21 +6,21 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// PhaseFacts are what a phase depends on beside the spec and the containers'
-// statuses.
+// PhaseFacts are the facts that determine the phase in addition to the spec and the
+// container statuses.
 type PhaseFacts struct {
-	// Terminal says that nothing of the pod runs any more, nor will. A static
-	// pod's phase does not heed it (kubernetes#116484).
+	// Terminal means that no container of the pod runs or will run again. The phase of a
+	// static pod does not depend on it (kubernetes#116484).
 	Terminal bool
-	// Initialized says that a regular container was made in the sandbox in use:
-	// a sidecar that starts again then does not make the pod Pending.
+	// Initialized means that a regular container was created in the current sandbox. A
+	// sidecar that starts again then does not make the pod Pending.
 	Initialized bool
 }
 
-// Phase returns the phase that follows from the container statuses in s, which
-// are looked up by the names in the spec: the kubelet's rules with container
-// restart rules (KEP-5307) and sidecars (KEP-753). It knows no history; that an
-// ended pod stays ended is for [Generate] and [Manager]. Nothing is modified.
+// Phase returns the phase of a pod with the container statuses in s, by the kubelet's
+// rules, including container restart rules (KEP-5307) and sidecars (KEP-753). Statuses are
+// matched to the spec by container name. Phase does not know previous phases: [Generate]
+// and [Manager] ensure that a terminal phase does not change. Nothing is modified.
 func Phase(pod *corev1.Pod, s *corev1.PodStatus, facts PhaseFacts) corev1.PodPhase {
 	var n tally
 	for i := range pod.Spec.InitContainers {
@@ -45,7 +45,7 @@ func Phase(pod *corev1.Pod, s *corev1.PodStatus, facts PhaseFacts) corev1.PodPha
 	case n.stopped == 0:
 		return corev1.PodPending
 	case n.stopped > n.final && (!facts.Terminal || podspec.IsStatic(pod)):
-		return corev1.PodRunning // something will run again
+		return corev1.PodRunning // a container will run again
 	case n.stopped == n.succeeded:
 		return corev1.PodSucceeded
 	default:
@@ -53,14 +53,14 @@ func Phase(pod *corev1.Pod, s *corev1.PodStatus, facts PhaseFacts) corev1.PodPha
 	}
 }
 
-// tally counts containers by what they mean for the phase.
+// tally counts containers by their effect on the phase.
 type tally struct {
 	failedInit int // plain init containers that failed and will not run again
-	pending    int // plain init containers that have not ended, others that never ran
-	starting   int // sidecars that run and have not started
-	running    int // sidecars and regular containers that run
-	stopped    int // regular containers that ended
-	succeeded  int // of these, those that ended well and are not to run again yet
+	pending    int // plain init containers that have not terminated, others that never ran
+	starting   int // running sidecars that have not started
+	running    int // running sidecars and regular containers
+	stopped    int // terminated regular containers
+	succeeded  int // of these, those with exit code 0 that do not wait for a restart
 	final      int // of these, those that will not run again
 }
 
@@ -73,8 +73,8 @@ func (n *tally) init(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerS
 	}
 }
 
-// sidecar counts a sidecar. One that has ended does not matter: its end neither
-// keeps a pod from completing nor makes it fail.
+// sidecar counts a sidecar. A terminated sidecar is not counted: it neither prevents a pod
+// from completing nor makes it fail.
 func (n *tally) sidecar(st *corev1.ContainerStatus) {
 	switch {
 	case st != nil && st.State.Running != nil:
@@ -87,8 +87,8 @@ func (n *tally) sidecar(st *corev1.ContainerStatus) {
 	}
 }
 
-// regular counts a regular container. One that waits to run again has stopped,
-// but not succeeded, however it ended.
+// regular counts a regular container. A container that waits for a restart counts as
+// stopped, but not as succeeded, whatever its exit code was.
 func (n *tally) regular(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus) {
 	switch end := ended(st); {
 	case st != nil && st.State.Running != nil:
@@ -106,8 +106,9 @@ func (n *tally) regular(pod *corev1.Pod, c *corev1.Container, st *corev1.Contain
 	}
 }
 
-// ended returns how a container that does not run has ended, now or before it
-// was to be started again; nil if it runs, has never run or nothing is known.
+// ended returns the termination of a container that is not running: its state, or the last
+// one if it waits for a restart. It returns nil if the container is running, has never run
+// or is unknown.
 func ended(st *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	switch {
 	case st == nil || st.State.Running != nil:
@@ -121,8 +122,8 @@ func ended(st *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	}
 }
 
-// restarts says whether c runs again after it has ended so. One that was taken
-// down to restart the whole pod does, whatever its policy (KEP-5532).
+// restarts reports whether c runs again after the given termination. A container that was
+// removed to restart the whole pod does, whatever its restart policy (KEP-5532).
 func restarts(pod *corev1.Pod, c *corev1.Container, end *corev1.ContainerStateTerminated) bool {
 	return end.Reason == ReasonRestartingAllContainers || podspec.ShouldRestart(pod, c, end.ExitCode)
 }

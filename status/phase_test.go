@@ -24,8 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 //	wait        has never run              none     has no status
 //	exitN       has exited with N          empty    has a status without a state
 //	backN       waits to run again after exiting with N
-//	restarting  was taken down to restart all containers
-//	gone        the same, and is removed
+//	restarting  was removed to restart all containers
+//	gone        the same, and has no status
 //
 // A word is a regular container, with i: before it a plain init container and with
 // s: a sidecar. @Policy+ruleN after it is its own restart policy and rule.

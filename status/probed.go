@@ -9,14 +9,12 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// SetContainerReadiness says whether a container is ready and, with it, whether
-// the pod is: the conditions Ready and ContainersReady follow at once. id is the
-// container's as the status has it or as the runtime does, without the scheme; it
-// names one life of a container, so that a late result of the one before changes
-// nothing. It returns whether that changed anything: nothing changes for a pod or
-// a container of which nothing is said, and a container that has ended is not ready
-// again, whatever a probe still says of it. When a container has died, say so here
-// rather than wait for the next [Generate] (kubernetes#128820).
+// SetContainerReadiness sets whether a container is ready, and updates the conditions Ready
+// and ContainersReady of its pod. id is the container's ID, with or without the scheme; it
+// distinguishes a container from its predecessor, so that a late result of that one changes
+// nothing. It reports whether the status has changed. Nothing changes for an unknown pod or
+// container, and a terminated container does not become ready. Call it with false as
+// soon as a container has died, before the next [Generate] (kubernetes#128820).
 func (m *Manager) SetContainerReadiness(uid types.UID, id string, ready bool) (changed bool) {
 	return m.setContainer(uid, id, func(pod *corev1.Pod, s *corev1.PodStatus, st *corev1.ContainerStatus) {
 		ready := ready && st.State.Terminated == nil
@@ -29,10 +27,11 @@ func (m *Manager) SetContainerReadiness(uid types.UID, id string, ready bool) (c
 	})
 }
 
-// SetContainerStartup says whether a container has started, and with a sidecar's
-// whether the pod is Initialized. One without a readiness probe is ready from then on,
-// where the kubelet has it unready until the pod's next turn; one that has not started
-// is not ready. Everything else is as for [Manager.SetContainerReadiness].
+// SetContainerStartup sets whether a container has started, and updates the conditions
+// Initialized, Ready and ContainersReady of its pod. A container without a readiness probe
+// becomes ready at once; in the kubelet it becomes ready with the pod's next sync. A
+// container that has not started is not ready. Parameters and result are those of
+// [Manager.SetContainerReadiness].
 func (m *Manager) SetContainerStartup(uid types.UID, id string, started bool) (changed bool) {
 	return m.setContainer(uid, id, func(pod *corev1.Pod, s *corev1.PodStatus, st *corev1.ContainerStatus) {
 		if st.Started != nil && *st.Started == started {
@@ -51,7 +50,8 @@ func (m *Manager) SetContainerStartup(uid types.UID, id string, started bool) (c
 	})
 }
 
-// setContainer applies fn to a copy of the pod's status and stores it.
+// setContainer applies fn to a copy of the pod's status, stores it, and reports whether it
+// has changed.
 func (m *Manager) setContainer(uid types.UID, id string, fn func(*corev1.Pod, *corev1.PodStatus, *corev1.ContainerStatus)) bool {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -74,7 +74,7 @@ func (m *Manager) setContainer(uid types.UID, id string, fn func(*corev1.Pod, *c
 		_, changed := m.store(e, e.pod, next, false)
 		return changed
 	}
-	m.cfg.Logger.Debug("probe result of an unknown container", "podUID", uid, "containerID", id)
+	m.cfg.Logger.Debug("ignored a probe result: unknown container", "podUID", uid, "containerID", id)
 	return false
 }
 

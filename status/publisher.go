@@ -20,29 +20,30 @@ import (
 )
 
 var (
-	// ErrGone is what a [Sink] returns for a pod that is not there any more and will
-	// not come back.
-	ErrGone = errors.New("the pod is gone")
-	// ErrHeld is what a [Sink] returns if it took all of a status but the pod's end,
-	// because the pod may still have running containers.
-	ErrHeld = errors.New("the pod's end is held back while it may have running containers")
-	// ErrRunning is what a second [Publisher.Run] beside the first returns.
+	// ErrGone is returned by a [Sink] if the pod does not exist any more.
+	ErrGone = errors.New("the pod does not exist any more")
+	// ErrHeld is returned by a [Sink] that has published a status without its terminal
+	// phase, because the pod may still have running containers.
+	ErrHeld = errors.New("terminal phase not published yet: the pod may still have running containers")
+	// ErrRunning is returned by [Publisher.Run] if another Run is in progress.
 	ErrRunning = errors.New("already running")
 )
 
-// Sink takes what the node says of its pods. [APIServer] and [Saved] are two, and
-// any function can be one.
+// Sink receives the statuses that the node reports. [APIServer] and [Saved] are sinks, and
+// [SinkFunc] turns a function into one.
 type Sink interface {
-	// Publish makes change.New known, and returns when it is. It is called for one
-	// change of a pod at a time, the newest, and not for those in between; the same
-	// one may come again. It must not modify what change points to. ErrGone ends
-	// publication for the pod, any other error leads to another try.
+	// Publish publishes change.New and returns when that is done. It is called for one
+	// change of a pod at a time, always the newest; intermediate changes are skipped, and
+	// the same change may be published again. It must not modify what change points to.
+	// After ErrGone the pod is not published any more; after any other error the
+	// publication is retried.
 	Publish(ctx context.Context, change Change) error
-	// Forget drops what is known of a pod. It is not called during Publish for it.
+	// Forget deletes the sink's state of a pod. It is not called during Publish for that
+	// pod.
 	Forget(uid types.UID)
 }
 
-// SinkFunc is a [Sink] that is just its Publish.
+// SinkFunc is a function as a [Sink]. Its Forget does nothing.
 type SinkFunc func(ctx context.Context, change Change) error
 
 // Publish calls f.
@@ -53,61 +54,61 @@ func (f SinkFunc) Forget(types.UID) {}
 
 // PublisherConfig configures a [Publisher].
 type PublisherConfig struct {
-	// Statuses is where the statuses are from. Required.
+	// Statuses is the manager whose statuses are published. Required.
 	Statuses *Manager
-	// Sink is where they go. Required.
+	// Sink receives the statuses. Required.
 	Sink Sink
-	// Workers is how many pods each call of Run, Sync and Flush publishes at a time.
-	// Default 8.
+	// Workers is the maximum number of pods that each call of Run, Sync and Flush
+	// publishes concurrently. Default 8.
 	Workers int
-	// Timeout bounds one publication. Default 30s.
+	// Timeout limits one publication. Default 30s.
 	Timeout time.Duration
-	// After a failed publication a pod waits for MinBackoff, then for twice as long each
-	// time, up to MaxBackoff, less a random part of up to a half. A Retry-After of the
-	// API server may be longer. Default 500ms and 30s.
+	// MinBackoff and MaxBackoff are the back-off after failed publications of a pod. It
+	// doubles with each failure and is reduced by a random part of up to a half. A
+	// Retry-After of the API server may be longer. Default 500ms and 30s.
 	MinBackoff, MaxBackoff time.Duration
-	// Reconcile is how often Run publishes every pod again that the sink has, which
-	// puts right what others have changed where nobody calls Trigger; the kubelet does
-	// so every 10s. An [APIServer] compares and calls only if there is a difference;
-	// other sinks are called for each pod. Default 0: never.
+	// Reconcile is how often Run publishes every pod of the sink again, to correct
+	// changes by other writers if the caller does not use Trigger; the kubelet does
+	// so every 10s. An [APIServer] compares and sends a request only if there is a
+	// difference; other sinks are called for each pod. Default 0: never.
 	Reconcile time.Duration
 	// Clock is the time source. Default the system clock. Timeouts are real time.
 	Clock clock.Clock
-	// Random returns a number in [0, 1). Default math/rand/v2's.
+	// Random returns random numbers in [0, 1). Default: rand.Float64 of math/rand/v2.
 	Random func() float64
 	// Logger receives structured logs. Default: discard.
 	Logger *slog.Logger
-	// Observer receives what happens. Optional.
+	// Observer receives callbacks about publications. Optional.
 	Observer PublisherObserver
 }
 
-// PublisherObserver holds optional callbacks. Several may run at once. They must
+// PublisherObserver contains optional callbacks. They may be called concurrently and must
 // not block.
 type PublisherObserver struct {
-	// Published is called after a sink has taken a status.
+	// Published is called after a publication succeeded, or returned ErrGone.
 	Published func(Publication)
-	// Failed is called after a publication that will be tried again in retryIn.
+	// Failed is called after a failed publication, which will be retried in retryIn.
 	Failed func(pod *corev1.Pod, err error, retryIn time.Duration)
-	// Queue is called with the number of pods that wait, whenever it has changed.
+	// Queue is called with the number of queued pods whenever it has changed.
 	// Calls may be out of order.
 	Queue func(depth int)
 }
 
-// Publication is one status that a sink has taken.
+// Publication is one publication of a status.
 type Publication struct {
-	// Pod is the pod and Version that of its status.
+	// Pod is the pod and Version the version of its status.
 	Pod     *corev1.Pod
 	Version uint64
-	// Priority is how it was treated.
+	// Priority is the priority that the publication had in the queue.
 	Priority Priority
-	// Latency is the time from the first change that the sink did not know to now:
+	// Latency is the time from the first unpublished change of the pod until now:
 	// the kubelet's pod_status_sync_duration_seconds, measured per version
 	// (kubernetes#107896).
 	Latency time.Duration
-	// Again says that the sink had taken this very version before, and was called to
-	// put right what others may have changed: Latency is then no pod's.
+	// Again means that the sink had this version already and was called to correct
+	// changes by other writers. Latency is then not that of a change.
 	Again bool
-	// Gone says that the sink does not have the pod any more.
+	// Gone means that the pod does not exist in the sink any more.
 	Gone bool
 }
 
@@ -163,22 +164,22 @@ func (c PublisherConfig) withDefaults() PublisherConfig {
 	return c
 }
 
-// Publisher brings what a [Manager] says to a [Sink]: the newest status of each
-// pod, one publication of a pod at a time, several pods side by side. Make it with
-// [NewPublisher]; its methods are safe for concurrent use.
+// Publisher publishes the newest status of each pod from a [Manager] to a [Sink]. It
+// publishes several pods concurrently, but each pod only once at a time. Create it with
+// [NewPublisher]. Its methods are safe for concurrent use.
 //
-// Pods that are deleted or have ended go first, then those whose readiness has
-// changed, then the rest; nothing but the first waits for more than its turn by
-// age. Memory is bounded by the number of pods.
+// Pods that are deleted or have ended have the highest priority. Of the others, the pod that
+// has waited longest is published first; a pod whose readiness has changed counts as
+// waiting five seconds longer. Memory is limited by the number of pods.
 type Publisher struct {
 	cfg     PublisherConfig
 	queue   *queue
 	running atomic.Bool
 }
 
-// NewPublisher returns a publisher that has subscribed to cfg.Statuses, for good,
-// and publishes nothing until [Publisher.Run], [Publisher.Sync] or
-// [Publisher.Flush].
+// NewPublisher returns a publisher that has subscribed to cfg.Statuses; the subscription
+// cannot be cancelled. It publishes nothing until [Publisher.Run], [Publisher.Sync] or
+// [Publisher.Flush] is called.
 func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("status: invalid publisher config: %w", err)
@@ -186,9 +187,9 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	cfg = cfg.withDefaults()
 	p := &Publisher{cfg: cfg, queue: newQueue(cfg.Observer.Queue)}
 	cfg.Statuses.Subscribe(Observer{
-		StatusChanged: func(c Change) { p.queue.put(c, cfg.Clock.Now()) },
+		StatusChanged: func(c Change) { p.queue.add(c, cfg.Clock.Now()) },
 		StatusRemoved: func(uid types.UID) {
-			if p.queue.drop(uid) {
+			if p.queue.remove(uid) {
 				cfg.Sink.Forget(uid)
 			}
 		},
@@ -196,8 +197,8 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	return p, nil
 }
 
-// Run publishes until ctx is done and then returns nil, when the calls under way
-// have returned.
+// Run publishes until ctx is done. It returns nil when the publications in progress have
+// ended, or [ErrRunning] if another Run is in progress.
 func (p *Publisher) Run(ctx context.Context) error {
 	if !p.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -212,19 +213,19 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return nil
 }
 
-// reconcile asks for every pod again, time and again.
+// reconcile requests a publication of every pod once per Reconcile period.
 func (p *Publisher) reconcile(ctx context.Context) {
 	for {
 		p.sleep(ctx, nil, p.cfg.Reconcile)
 		if ctx.Err() != nil {
 			return
 		}
-		p.queue.repeat(p.cfg.Statuses.entries(), p.cfg.Clock.Now())
+		p.queue.requestAll(p.cfg.Statuses.entries(), p.cfg.Clock.Now())
 	}
 }
 
-// Sync is one pass: it publishes every pod that waits for it now and does not have
-// to wait longer after a failure, each once. It returns the failures, joined.
+// Sync does one pass: it publishes every queued pod once, except pods in back-off after a
+// failure. It returns the errors of failed publications, joined.
 func (p *Publisher) Sync(ctx context.Context) error {
 	var (
 		now   = p.cfg.Clock.Now()
@@ -237,7 +238,7 @@ func (p *Publisher) Sync(ctx context.Context) error {
 	)
 	for {
 		slots <- struct{}{}
-		j, _ := p.queue.take(now, want)
+		j, _ := p.queue.next(now, want)
 		if j == nil {
 			break
 		}
@@ -255,47 +256,47 @@ func (p *Publisher) Sync(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Flush returns when everything that was said before the call is published, or
-// gone from the sink, or ctx is done; then it returns an error. Whether Run runs
-// does not matter. It publishes these pods and no others, for whose calls it would
-// have to wait. A node that shuts down calls it before it lets go.
+// Flush publishes all statuses that were set before the call and returns when that is done.
+// A pod that does not exist in the sink any more counts as done. If ctx is done before that,
+// Flush returns an error. It works whether or not Run is running. It publishes only these
+// pods, so that it does not wait for others. A node calls it before it shuts down.
 func (p *Publisher) Flush(ctx context.Context) error {
 	todo := p.queue.pending()
 	want := func(r *record) bool { return r.sent < todo[r.change.Pod.UID] }
-	p.work(ctx, want, func() bool { return p.queue.unmet(todo) == 0 })
-	if n := p.queue.unmet(todo); n > 0 {
+	p.work(ctx, want, func() bool { return p.queue.unserved(todo) == 0 })
+	if n := p.queue.unserved(todo); n > 0 {
 		return fmt.Errorf("status: %d of %d pods not published: %w", n, len(todo), context.Cause(ctx))
 	}
 	return nil
 }
 
-// Trigger publishes a pod's status again, with the pod as [Manager.SetPodStatus] last
-// had it, because the sink may show another one: after [APIServer.Seen], or when a
-// mirror pod has appeared. It also revives a pod
-// that the sink had called gone.
+// Trigger requests another publication of a pod's status, with the last pod that was passed
+// to [Manager.SetPodStatus]. It is for cases in which the sink may have another status:
+// after [APIServer.Seen], or when a mirror pod was created. It also resumes publication
+// for a pod after [ErrGone].
 func (p *Publisher) Trigger(uid types.UID) {
 	uid = p.cfg.Statuses.cfg.TranslateUID(uid)
-	p.queue.again(uid, p.cfg.Statuses.entry(uid), p.cfg.Clock.Now())
+	p.queue.requestAgain(uid, p.cfg.Statuses.entry(uid), p.cfg.Clock.Now())
 }
 
-// work publishes what is due of the pods that want returns true for, as many at a time
-// as there are workers, until over returns true or ctx is done.
+// work publishes the due pods for which want returns true, on up to Workers goroutines,
+// until over returns true or ctx is done.
 func (p *Publisher) work(ctx context.Context, want func(*record) bool, over func() bool) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	slots := make(chan struct{}, p.cfg.Workers)
 	for ctx.Err() == nil {
-		changed := p.queue.listen()
+		changed := p.queue.changes()
 		if over() {
 			return
 		}
-		// First a free worker, then the choice: what is urgent may come in between.
+		// Wait for a free worker before choosing a pod: an urgent one may be queued meanwhile.
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
-		j, wait := p.queue.take(p.cfg.Clock.Now(), want)
+		j, wait := p.queue.next(p.cfg.Clock.Now(), want)
 		if j == nil {
 			<-slots
 			p.sleep(ctx, changed, wait)
@@ -304,13 +305,14 @@ func (p *Publisher) work(ctx context.Context, want func(*record) bool, over func
 		wg.Go(func() {
 			defer func() { <-slots }()
 			if err := p.publish(ctx, j); err != nil && ctx.Err() == nil && !errors.Is(err, ErrHeld) {
-				p.cfg.Logger.WarnContext(ctx, "pod status not published", "podUID", j.uid(), "err", err)
+				p.cfg.Logger.WarnContext(ctx, "publication of a pod status failed, will retry", "podUID", j.uid(), "err", err)
 			}
 		})
 	}
 }
 
-// sleep waits until woken, and at most for wait unless that is negative.
+// sleep waits until woken is closed or ctx is done, and at most for wait if that is not
+// negative.
 func (p *Publisher) sleep(ctx context.Context, woken <-chan struct{}, wait time.Duration) {
 	var due <-chan time.Time
 	if wait >= 0 {
@@ -325,7 +327,7 @@ func (p *Publisher) sleep(ctx context.Context, woken <-chan struct{}, wait time.
 	}
 }
 
-// publish publishes one pod and puts it back in the queue if need be.
+// publish publishes one pod and queues it again if that failed.
 func (p *Publisher) publish(ctx context.Context, j *job) error {
 	call, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
@@ -333,13 +335,13 @@ func (p *Publisher) publish(ctx context.Context, j *job) error {
 	now, pod := p.cfg.Clock.Now(), j.change.Pod
 	o := outcome{sent: err == nil, gone: errors.Is(err, ErrGone)}
 	switch {
-	case o.sent || o.gone: // told before a Flush that waits for it returns
+	case o.sent || o.gone: // reported before a Flush that waits for this pod returns
 		p.cfg.Observer.Published(Publication{
 			Pod: pod, Version: j.change.Version, Priority: j.priority, Latency: now.Sub(j.since),
 			Again: j.version == j.change.Version, Gone: o.gone,
 		})
 	case ctx.Err() != nil:
-		o.failures = j.failures + 1 // another call may try at once
+		o.failures = j.failures + 1 // without back-off, for another call of Run, Sync or Flush
 	case errors.Is(err, ErrHeld):
 		o.notBefore = now.Add(p.cfg.MinBackoff)
 	default:
@@ -347,9 +349,9 @@ func (p *Publisher) publish(ctx context.Context, j *job) error {
 		o.failures, o.notBefore = j.failures+1, now.Add(wait)
 		p.cfg.Observer.Failed(pod, err, wait)
 	}
-	if p.queue.done(j, o) {
+	if p.queue.finish(j, o) {
 		p.cfg.Sink.Forget(pod.UID)
-		p.queue.forgotten(j)
+		p.queue.finishForgotten(j)
 	}
 	if err != nil && !o.gone {
 		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
@@ -357,7 +359,7 @@ func (p *Publisher) publish(ctx context.Context, j *job) error {
 	return nil
 }
 
-// backoff returns how long to wait after one more failure than before in a row.
+// backoff returns how long to wait after a failure that follows before consecutive ones.
 func (p *Publisher) backoff(before int, err error) time.Duration {
 	wait := backoff.After(before, p.cfg.MinBackoff, p.cfg.MaxBackoff)
 	spread := time.Duration(p.cfg.Random() * float64(wait/2))

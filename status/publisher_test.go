@@ -71,9 +71,9 @@ func TestAHundredPods(t *testing.T) {
 	})
 }
 
-// TestAThousandPodsThatNeverRest changes 1,000 pods every second, of which the sink
-// can take 400. Memory is bounded (one status a pod waits), the newest status wins,
-// and what is urgent hardly waits at all.
+// TestAThousandPodsThatNeverRest changes 1,000 pods every second; the sink can publish 400.
+// Memory is limited (one queued status per pod), the newest status is published, and urgent
+// pods hardly wait.
 func TestAThousandPodsThatNeverRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestAThousandPodsThatNeverRest(t *testing.T) {
 	})
 }
 
-func TestPriorities(t *testing.T) {
+func TestPublisher_Priorities(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var order []string
@@ -169,7 +169,7 @@ func TestPriorities(t *testing.T) {
 	})
 }
 
-func TestBackoffIsPerPodAndDoubles(t *testing.T) {
+func TestPublisher_BackOffIsPerPodAndDoubles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var tries []time.Duration
@@ -211,7 +211,7 @@ func TestBackoffIsPerPodAndDoubles(t *testing.T) {
 	})
 }
 
-func TestJitter(t *testing.T) {
+func TestPublisher_Jitter(t *testing.T) {
 	t.Parallel()
 	var waits []time.Duration
 	m, p := sinkOf(t, func(context.Context, status.Change) error { return errors.New("broken") }, func(c *status.PublisherConfig) {
@@ -225,7 +225,7 @@ func TestJitter(t *testing.T) {
 	require.NoError(t, p.Sync(t.Context()), "it has to wait longer")
 }
 
-func TestPublicationsOfAPodAreInOrderAndOneAtATime(t *testing.T) {
+func TestPublisher_OnePublicationOfAPodAtATimeInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		flying := false
@@ -259,7 +259,7 @@ func TestPublicationsOfAPodAreInOrderAndOneAtATime(t *testing.T) {
 	})
 }
 
-func TestLatencyIsThatOfEachVersion(t *testing.T) {
+func TestPublisher_LatencyPerVersion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var latencies []time.Duration
@@ -288,7 +288,7 @@ func TestLatencyIsThatOfEachVersion(t *testing.T) {
 	})
 }
 
-func TestFlushWaitsForWhatWasSaidBefore(t *testing.T) {
+func TestFlush_WaitsForEarlierStatuses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var m *status.Manager
@@ -312,11 +312,11 @@ func TestFlushWaitsForWhatWasSaidBefore(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorContains(t, err, "status: 1 of 1 pods not published")
 		calls = 100
-		require.NoError(t, p.Flush(t.Context()), "a flush that was cut off costs no wait")
+		require.NoError(t, p.Flush(t.Context()), "a cancelled flush causes no back-off")
 	})
 }
 
-func TestAForgottenPodIsForgottenByTheSinkAfterItsCall(t *testing.T) {
+func TestPublisher_SinkForgetsAPodAfterItsPublication(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m, err := status.New(status.Config{})
@@ -357,8 +357,8 @@ func (s *slowSink) Forget(uid types.UID) {
 	s.log = append(s.log, "forget "+string(uid))
 }
 
-// TestOneSlowPod: a pod whose calls hang delays no other.
-func TestOneSlowPod(t *testing.T) {
+// TestPublisher_OneSlowPod: a pod whose calls hang does not delay others.
+func TestPublisher_OneSlowPod(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var others time.Duration

@@ -10,24 +10,24 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Priority is how soon a status is to be published.
+// Priority is the priority of a publication.
 type Priority int
 
 // The priorities, lowest first.
 const (
-	// PriorityNormal is that of most changes.
+	// PriorityNormal is the priority of most changes.
 	PriorityNormal Priority = iota
-	// PriorityReadiness is that of a pod whose readiness has changed: traffic
-	// depends on it.
+	// PriorityReadiness is the priority of a pod whose readiness has changed, because
+	// traffic depends on it.
 	PriorityReadiness
-	// PriorityUrgent is that of a pod that is deleted or has ended: somebody waits
-	// for its name and its resources.
+	// PriorityUrgent is the priority of a pod that is deleted or has ended, because
+	// controllers and the scheduler wait for its name and its resources.
 	PriorityUrgent
 )
 
-// normalWaits is how much longer a pod may wait than one whose readiness has changed. It is
-// a limit, not a strict order, so that changes of readiness delay no pod for ever.
-const normalWaits = 5 * time.Second
+// normalExtraWait is how much longer a pod of normal priority may wait than one whose readiness
+// has changed. It is a time and not a strict order, so that a pod cannot wait for ever.
+const normalExtraWait = 5 * time.Second
 
 func priorityOf(c *Change) Priority {
 	if c.Finished || c.Pod.DeletionTimestamp != nil || podspec.IsTerminal(c.New.Phase) {
@@ -44,24 +44,24 @@ func isReady(s *corev1.PodStatus) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// record is what the queue knows of a pod.
+// record is the state of a pod in the queue.
 type record struct {
-	change  Change // the newest
-	asked   uint64 // the newest request to publish the pod
-	sent    uint64 // the newest request that a publication has served
-	version uint64 // the version that the sink has
-	gone    bool   // the sink does not have the pod
+	change    Change // the newest
+	requested uint64 // the newest request to publish the pod
+	sent      uint64 // the newest request that a publication has served
+	version   uint64 // the version that the sink has
+	gone      bool   // the pod does not exist in the sink
 
-	since    time.Time // when the first request that waits was made
-	priority Priority  // the highest of those that wait
+	since    time.Time // time of the first open request
+	priority Priority  // highest priority of the open requests
 
-	inFlight  bool      // a publication is under way
-	dropped   bool      // forget the pod after that
+	inFlight  bool      // a publication is in progress
+	dropped   bool      // forget the pod after the publication
 	failures  int       // in a row
 	notBefore time.Time // when the pod may be published again
 }
 
-// job is a publication under way: the record as it was when that began.
+// job is a publication in progress: a copy of the record from when it began.
 type job struct {
 	record
 	live *record
@@ -69,30 +69,31 @@ type job struct {
 
 func (j *job) uid() types.UID { return j.change.Pod.UID }
 
-// outcome is how a publication ended.
+// outcome is the result of a publication.
 type outcome struct {
 	sent, gone bool
 	failures   int // in a row, with this one
 	notBefore  time.Time
 }
 
-// queue is a work queue of the pods of which something newer is known than the sink has.
+// queue is a work queue of the pods whose newest status is not published yet.
 type queue struct {
 	observe func(depth int)
 
-	mu      sync.Mutex
-	asked   uint64 // counts the requests of all pods
-	pods    map[types.UID]*record
-	waiting map[types.UID]*record // those with a request that no publication is to meet yet
-	changed chan struct{}         // closed and replaced at every change of the queue
+	mu        sync.Mutex
+	requested uint64 // counts the requests of all pods
+	pods      map[types.UID]*record
+	waiting   map[types.UID]*record // those with an open request that no publication in progress serves
+	changed   chan struct{}         // closed and replaced at every change of the queue
 }
 
 func newQueue(observe func(int)) *queue {
 	return &queue{observe: observe, pods: map[types.UID]*record{}, waiting: map[types.UID]*record{}, changed: make(chan struct{})}
 }
 
-// put replaces the change of a pod by a newer one, and asks for it unless the pod is gone.
-func (q *queue) put(c Change, now time.Time) {
+// add replaces the change of a pod with a newer one, and requests its publication unless the
+// pod is gone.
+func (q *queue) add(c Change, now time.Time) {
 	q.mu.Lock()
 	defer q.unlock(len(q.waiting))
 	r := q.pods[c.Pod.UID]
@@ -102,47 +103,48 @@ func (q *queue) put(c Change, now time.Time) {
 	}
 	r.change, r.dropped = c, false
 	if !r.gone {
-		q.ask(r, priorityOf(&c), now)
+		q.request(r, priorityOf(&c), now)
 	}
 }
 
-// again asks for a pod once more, also if it is gone.
-func (q *queue) again(uid types.UID, e *entry, now time.Time) {
+// requestAgain requests another publication of a pod, even if the pod is gone.
+func (q *queue) requestAgain(uid types.UID, e *entry, now time.Time) {
 	q.mu.Lock()
 	defer q.unlock(len(q.waiting))
 	if r := q.pods[uid]; r != nil && !r.dropped {
 		r.gone = false
-		r.renew(e)
+		r.updatePod(e)
 		change := r.change
-		change.Old = change.New // whether it became ready is old news
-		q.ask(r, priorityOf(&change), now)
+		change.Old = change.New // the change of readiness is published already
+		q.request(r, priorityOf(&change), now)
 	}
 }
 
-// repeat asks once more for every pod that the sink has and that does not wait.
-func (q *queue) repeat(entries map[types.UID]*entry, now time.Time) {
+// requestAll requests another publication of every pod that the sink has and that has no
+// open request.
+func (q *queue) requestAll(entries map[types.UID]*entry, now time.Time) {
 	q.mu.Lock()
 	defer q.unlock(len(q.waiting))
 	for uid, r := range q.pods {
-		if !r.gone && !r.dropped && r.sent == r.asked {
-			r.renew(entries[uid])
-			q.ask(r, PriorityNormal, now)
+		if !r.gone && !r.dropped && r.sent == r.requested {
+			r.updatePod(entries[uid])
+			q.request(r, PriorityNormal, now)
 		}
 	}
 }
 
-// renew replaces the pod of r by that of e, which the Manager replaces without a Change when
-// the status is equal.
-func (r *record) renew(e *entry) {
+// updatePod replaces the pod of r with that of e. The Manager replaces it without a Change
+// if the status is equal.
+func (r *record) updatePod(e *entry) {
 	if e != nil && e.version == r.change.Version {
 		r.change.Pod = e.pod
 	}
 }
 
-// ask makes r wait for a publication.
-func (q *queue) ask(r *record, priority Priority, now time.Time) {
-	q.asked++
-	r.asked = q.asked
+// request queues r for publication.
+func (q *queue) request(r *record, priority Priority, now time.Time) {
+	q.requested++
+	r.requested = q.requested
 	if r.failures == 0 { // a pod that waits without a failure waits because of ErrHeld
 		r.notBefore = time.Time{}
 	}
@@ -153,7 +155,7 @@ func (q *queue) ask(r *record, priority Priority, now time.Time) {
 	q.waiting[r.change.Pod.UID] = r
 }
 
-// before reports whether r is to be published before other.
+// before reports whether r is published before other.
 func (r *record) before(other *record) bool {
 	if x, y := r.priority == PriorityUrgent, other.priority == PriorityUrgent; x != y {
 		return x
@@ -164,18 +166,18 @@ func (r *record) before(other *record) bool {
 	return r.change.Pod.UID < other.change.Pod.UID
 }
 
-// deadline orders those that are not urgent.
+// deadline is the sort key of the pods that are not urgent.
 func (r *record) deadline() time.Time {
 	if r.priority == PriorityNormal {
-		return r.since.Add(normalWaits)
+		return r.since.Add(normalExtraWait)
 	}
 	return r.since
 }
 
-// take begins the publication that is due first among the pods that want returns true
-// for, and returns it. If none is due, it returns nil and in how long one will be,
-// negative if not before it is asked for.
-func (q *queue) take(now time.Time, want func(*record) bool) (j *job, wait time.Duration) {
+// next begins and returns the first due publication among the pods for which want returns
+// true. If none is due, it returns nil and the time until the next one is due; the time is
+// negative if no publication is scheduled.
+func (q *queue) next(now time.Time, want func(*record) bool) (j *job, wait time.Duration) {
 	q.mu.Lock()
 	var first *record
 	wait = -1
@@ -201,35 +203,36 @@ func (q *queue) take(now time.Time, want func(*record) bool) (j *job, wait time.
 	return j, 0
 }
 
-// done ends a publication. It reports whether the pod is to be forgotten.
-func (q *queue) done(j *job, o outcome) (forget bool) {
+// finish records the result of a publication. It reports whether the sink must forget the
+// pod.
+func (q *queue) finish(j *job, o outcome) (forget bool) {
 	q.mu.Lock()
 	defer q.unlock(len(q.waiting))
 	r := j.live
-	if r.dropped { // it stays in flight until it is forgotten
+	if r.dropped { // it stays in flight until finishForgotten
 		return true
 	}
-	asked := r.asked > j.asked
+	requested := r.requested > j.requested
 	r.inFlight, r.failures, r.notBefore = false, o.failures, o.notBefore
 	switch {
 	case o.sent:
-		r.sent, r.version = j.asked, j.change.Version
+		r.sent, r.version = j.requested, j.change.Version
 	case o.gone:
-		r.sent, r.version, r.gone = j.asked, 0, !asked
+		r.sent, r.version, r.gone = j.requested, 0, !requested
 	default:
-		if asked && o.failures == 0 {
+		if requested && o.failures == 0 {
 			r.notBefore = time.Time{}
 		}
-		// What was not sent has waited since it was asked for.
+		// What was not sent keeps its waiting time and priority.
 		r.since, r.priority = j.since, max(r.priority, j.priority)
 		q.waiting[j.uid()] = r
 	}
 	return false
 }
 
-// forgotten ends the publication of a pod that the sink has forgotten now. What was
-// reported of it since is published.
-func (q *queue) forgotten(j *job) {
+// finishForgotten ends the publication of a pod that the sink has forgotten. A status that
+// was reported in the meantime stays queued.
+func (q *queue) finishForgotten(j *job) {
 	q.mu.Lock()
 	defer q.unlock(len(q.waiting))
 	r := j.live
@@ -239,8 +242,8 @@ func (q *queue) forgotten(j *job) {
 	r.inFlight, r.failures, r.notBefore, r.version = false, 0, time.Time{}, 0
 }
 
-// drop forgets a pod. It returns false if that has to wait for a publication.
-func (q *queue) drop(uid types.UID) bool {
+// remove removes a pod. It returns false if that must wait for a publication in progress.
+func (q *queue) remove(uid types.UID) bool {
 	q.mu.Lock()
 	defer q.unlock(len(q.waiting))
 	delete(q.waiting, uid)
@@ -252,41 +255,41 @@ func (q *queue) drop(uid types.UID) bool {
 	return true
 }
 
-// pending returns, for each pod that waits or is being published, the newest request.
+// pending returns the newest request of each pod that is queued or being published.
 func (q *queue) pending() map[types.UID]uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	out := map[types.UID]uint64{}
 	for uid, r := range q.pods {
-		if r.sent < r.asked {
-			out[uid] = r.asked
+		if r.sent < r.requested {
+			out[uid] = r.requested
 		}
 	}
 	return out
 }
 
-// unmet returns how many of the requests are not met. Those for pods that are forgotten
-// never will, and count as met.
-func (q *queue) unmet(requests map[types.UID]uint64) (n int) {
+// unserved returns the number of requests that are not served yet. Requests for removed
+// pods count as served.
+func (q *queue) unserved(requests map[types.UID]uint64) (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for uid, asked := range requests {
-		if r := q.pods[uid]; r != nil && !r.dropped && r.sent < asked {
+	for uid, requested := range requests {
+		if r := q.pods[uid]; r != nil && !r.dropped && r.sent < requested {
 			n++
 		}
 	}
 	return n
 }
 
-// listen returns a channel that is closed at the next change of the queue.
-func (q *queue) listen() <-chan struct{} {
+// changes returns a channel that is closed at the next change of the queue.
+func (q *queue) changes() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.changed
 }
 
-// unlock unlocks q, wakes all that listen and calls the observer if not as many pods
-// wait as before.
+// unlock unlocks q, closes the channel of changes, and calls the observer if the number of
+// queued pods differs from before.
 func (q *queue) unlock(before int) {
 	depth := len(q.waiting)
 	close(q.changed)

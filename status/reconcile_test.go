@@ -15,9 +15,9 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// TestOthersSpoilAStatus: another writer's change comes back to the node with the
-// pod alone. It is no change of what the node says, and must still be put right.
-func TestOthersSpoilAStatus(t *testing.T) {
+// TestReconcile_CorrectsChangesByOtherWriters: the node receives another writer's change only
+// as a new pod object. The reported status has not changed, but it must be published again.
+func TestReconcile_CorrectsChangesByOtherWriters(t *testing.T) {
 	t.Parallel()
 	for name, notice := range map[string]func(*status.Publisher, *corev1.Pod){
 		"at the next tick": func(*status.Publisher, *corev1.Pod) { time.Sleep(10 * time.Second) },
@@ -69,7 +69,7 @@ func reconciling(t *testing.T, sink status.Sink, observe ...func(status.Publicat
 	}
 }
 
-func TestATickLeavesAloneWhatIsGoneAndWhatWaits(t *testing.T) {
+func TestReconcile_SkipsGoneAndQueuedPods(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // several publications at a time
@@ -95,19 +95,19 @@ func TestATickLeavesAloneWhatIsGoneAndWhatWaits(t *testing.T) {
 		count := func(name string) int {
 			return len(slices.DeleteFunc(slices.Clone(calls), func(c string) bool { return c != name }))
 		}
-		require.Equal(t, 1, count("p0"), "gone is gone")
-		require.LessOrEqual(t, count("p1"), 9, "its back-off stands")
-		require.Equal(t, []bool{false, true, true}, again, "two ticks, and that they were is told")
+		require.Equal(t, 1, count("p0"), "a pod that is gone is not published again")
+		require.LessOrEqual(t, count("p1"), 9, "its back-off is unchanged")
+		require.Equal(t, []bool{false, true, true}, again, "two ticks, and both are reported")
 	})
 }
 
-func TestAReconcilePeriodIsNotNegative(t *testing.T) {
+func TestPublisherConfig_ReconcileIsNotNegative(t *testing.T) {
 	t.Parallel()
 	require.ErrorContains(t, status.PublisherConfig{Reconcile: -1}.Validate(), "field Reconcile: -1ns is negative")
 }
 
-// TestHealthOfDevices: KEP-4680.
-func TestHealthOfDevices(t *testing.T) {
+// TestGenerate_HealthOfDevices: KEP-4680.
+func TestGenerate_HealthOfDevices(t *testing.T) {
 	t.Parallel()
 	health := func(h corev1.ResourceHealthStatus) []corev1.ResourceStatus {
 		return []corev1.ResourceStatus{{Name: "example.com/gpu", Resources: []corev1.ResourceHealth{{ResourceID: "gpu0", Health: h}}}}
@@ -123,11 +123,11 @@ func TestHealthOfDevices(t *testing.T) {
 	require.Equal(t, health(corev1.ResourceHealthStatusHealthy), in.Devices["a"], "a copy")
 
 	in.Previous, in.Devices = s, nil
-	require.Equal(t, health(corev1.ResourceHealthStatusUnhealthy), status.Generate(in).ContainerStatuses[0].AllocatedResourcesStatus, "nobody knows better")
+	require.Equal(t, health(corev1.ResourceHealthStatusUnhealthy), status.Generate(in).ContainerStatuses[0].AllocatedResourcesStatus, "there is no newer health")
 	in.Runtime = nil
 	require.Equal(t, health(corev1.ResourceHealthStatusUnhealthy), status.Generate(in).ContainerStatuses[0].AllocatedResourcesStatus)
 	in.Devices = map[string][]corev1.ResourceStatus{}
-	require.Nil(t, status.Generate(in).ContainerStatuses[0].AllocatedResourcesStatus, "it has none any more")
+	require.Nil(t, status.Generate(in).ContainerStatuses[0].AllocatedResourcesStatus, "it has no devices any more")
 	in.Devices, in.Runtime = nil, &podcache.Status{}
 	require.Nil(t, status.Generate(in).ContainerStatuses[0].AllocatedResourcesStatus, "another container")
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// resize holds the conditions of a pod's resize (KEP-1287). It never changes.
+// resize contains the conditions of a pod's resize (KEP-1287). It is immutable.
 type resize struct {
 	pending, inProgress *corev1.PodCondition
 }
 
 // ResizeConditions returns copies of the conditions PodResizePending and
-// PodResizeInProgress of the pod, nil where it has none.
+// PodResizeInProgress of the pod, or nil for those that are not set.
 func (m *Manager) ResizeConditions(uid types.UID) (pending, inProgress *corev1.PodCondition) {
 	r := m.resizeOf(uid)
 	return r.pending.DeepCopy(), r.inProgress.DeepCopy()
 }
 
-// CountResizes returns how many pods wait for a resize, by reason, and how many
-// are being resized.
+// CountResizes returns the number of pods with a pending resize, by reason, and the number
+// of pods with a resize in progress.
 func (m *Manager) CountResizes() (pending map[string]int, inProgress int) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -39,11 +39,11 @@ func (m *Manager) CountResizes() (pending map[string]int, inProgress int) {
 	return pending, inProgress
 }
 
-// SetPodResizePending says that a resize of the pod waits, with reason
-// PodReasonInfeasible if it can never be done on this node; any other reason is
-// PodReasonDeferred. generation is that of the pod that asks for it. It returns
-// whether the condition is new or has another reason or generation. It may be said
-// of a pod before its status is.
+// SetPodResizePending sets the condition PodResizePending of the pod. The reason is
+// PodReasonInfeasible if the resize is not possible on this node; any other reason becomes
+// PodReasonDeferred. generation is that of the pod that requests the resize. It reports
+// whether the condition is new or has another reason or generation. It may be called
+// before a status of the pod is set.
 func (m *Manager) SetPodResizePending(uid types.UID, reason, message string, generation int64) (changed bool) {
 	if reason != corev1.PodReasonInfeasible {
 		reason = corev1.PodReasonDeferred
@@ -55,10 +55,10 @@ func (m *Manager) SetPodResizePending(uid types.UID, reason, message string, gen
 	})
 }
 
-// SetPodResizeInProgress says that the pod is being resized. Without a reason and
-// a message those said before stay, and so does the generation until
-// [Manager.ClearPodResizeInProgress]: it is that of the resize which began. It
-// returns whether anything but times has changed.
+// SetPodResizeInProgress sets the condition PodResizeInProgress of the pod. If reason and
+// message are empty, the previous ones are kept. The generation is that of the resize
+// that began, and is kept until [Manager.ClearPodResizeInProgress]. It reports whether the
+// condition is new or has another reason or message.
 func (m *Manager) SetPodResizeInProgress(uid types.UID, reason, message string, generation int64) (changed bool) {
 	return m.setResize(uid, func(r *resize) bool {
 		was := r.inProgress
@@ -73,8 +73,8 @@ func (m *Manager) SetPodResizeInProgress(uid types.UID, reason, message string, 
 	})
 }
 
-// ClearPodResizePending says that no resize of the pod waits, and returns whether
-// one did.
+// ClearPodResizePending removes the condition PodResizePending of the pod and reports
+// whether it was set.
 func (m *Manager) ClearPodResizePending(uid types.UID) (changed bool) {
 	return m.setResize(uid, func(r *resize) bool {
 		was := r.pending
@@ -83,8 +83,8 @@ func (m *Manager) ClearPodResizePending(uid types.UID) (changed bool) {
 	})
 }
 
-// ClearPodResizeInProgress says that the pod is not being resized, and returns
-// whether it was.
+// ClearPodResizeInProgress removes the condition PodResizeInProgress of the pod and reports
+// whether it was set.
 func (m *Manager) ClearPodResizeInProgress(uid types.UID) (changed bool) {
 	return m.setResize(uid, func(r *resize) bool {
 		was := r.inProgress
@@ -93,8 +93,8 @@ func (m *Manager) ClearPodResizeInProgress(uid types.UID) (changed bool) {
 	})
 }
 
-// resizeCondition returns the condition that follows was: it counts from when it
-// got its reason.
+// resizeCondition returns the condition that follows was. The transition time changes only
+// with the reason.
 func (m *Manager) resizeCondition(
 	t corev1.PodConditionType, was *corev1.PodCondition, reason, message string, generation int64,
 ) *corev1.PodCondition {
@@ -110,8 +110,8 @@ func (m *Manager) resizeCondition(
 	return c
 }
 
-// setResize changes the resize conditions of a pod by fn and shows them in its
-// status, if it has one.
+// setResize modifies the resize conditions of a pod with fn and updates its status, if
+// there is one.
 func (m *Manager) setResize(uid types.UID, fn func(*resize) bool) (changed bool) {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -122,7 +122,7 @@ func (m *Manager) setResize(uid types.UID, fn func(*resize) bool) (changed bool)
 	r := m.resizeOf(uid)
 	changed = fn(&r)
 	m.mu.Lock()
-	m.resizes[uid] = r // also one that is over: the first report must not show it again
+	m.resizes[uid] = r // even if empty: the first status must not restore an old resize
 	m.mu.Unlock()
 	if e != nil {
 		m.store(e, e.pod, e.status.DeepCopy(), false)
@@ -130,14 +130,14 @@ func (m *Manager) setResize(uid types.UID, fn func(*resize) bool) (changed bool)
 	return changed
 }
 
-// resizeOf returns the resize of a pod. Until the pod is reported, that is the one which
-// was reported before this process started.
+// resizeOf returns the resize of a pod. Before the first status of the pod in this process,
+// it is the resize that an earlier process reported.
 func (m *Manager) resizeOf(uid types.UID) resize {
 	m.mu.RLock()
-	r, heard := m.resizes[uid]
+	r, isSet := m.resizes[uid]
 	_, known := m.pods[uid]
 	m.mu.RUnlock()
-	if heard || known {
+	if isSet || known {
 		return r
 	}
 	if saved := m.reported(nil, uid); saved != nil {
@@ -156,15 +156,15 @@ func resizeIn(s *corev1.PodStatus) resize {
 	}
 }
 
-// showResize makes the resize conditions in next those that were said. Other
-// writers see a pod's status at one moment and write it at another; they neither
-// bring back a resize that is over nor lose a new one. At a pod's first status
-// those that the API server shows count; an ended pod has none.
+// showResize replaces the resize conditions in next with the stored ones. A caller may set a
+// status that it computed earlier; that must not restore a finished resize or lose a new
+// one. For a pod's first status, the conditions in old are used. A pod with a terminal
+// phase has none.
 func (m *Manager) showResize(uid types.UID, old, next *corev1.PodStatus) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, heard := m.resizes[uid]
-	if _, known := m.pods[uid]; !known && !heard {
+	r, isSet := m.resizes[uid]
+	if _, known := m.pods[uid]; !known && !isSet {
 		r = resizeIn(old)
 	}
 	if podspec.IsTerminal(next.Phase) {

@@ -6,17 +6,18 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// The least that the kernel can be asked for. Below it, what is enacted says
-// nothing of what was asked.
+// The minimum values of the kernel. A lower request is enforced as the minimum, so the
+// enforced value does not show what was requested.
 const (
 	minMilliCPULimit   = 10 // a quota of 1 ms a period of 100 ms
 	minMilliCPURequest = 2  // two shares
 	minShares          = 2
 )
 
-// setResources sets in st what c has been given and, of a running container, what is
-// enforced: while a resize is under way they differ (KEP-1287). What the runtime does not
-// report is what the node enforced last, if that is known, else what was reported before.
+// setResources sets the resources of st. given is what is allocated to the container. A
+// running container shows the enforced values, which differ during a resize (KEP-1287). If
+// the runtime does not report a value, the value that the node enforced last is used; if that
+// is unknown, the previously reported value.
 func (g *generator) setResources(
 	st *corev1.ContainerStatus, given *corev1.ResourceRequirements, seen *runtimeapi.ContainerStatus, old *corev1.ContainerStatus,
 ) {
@@ -31,7 +32,7 @@ func (g *generator) setResources(
 	}
 	linux := seen.GetResources().GetLinux()
 	cpuLimit, memoryLimit, cpuRequest := milliCPUOfQuota(linux), memoryLimit(linux), milliCPUOfShares(linux)
-	var memoryRequest *resource.Quantity // of which the runtime knows nothing
+	var memoryRequest *resource.Quantity // runtimes do not report it
 	last, known := g.Enforced[st.Name]
 	switch {
 	case !known:
@@ -47,8 +48,9 @@ func (g *generator) setResources(
 	enforce(st.Resources.Requests, before.Requests, corev1.ResourceMemory, memoryRequest, 0)
 }
 
-// enforce puts what is enforced, nil if that is unknown, in place of what was given of a
-// resource. Nothing is shown where nothing was given at all.
+// enforce replaces the value of a resource in given with the enforced one. If that is nil
+// (unknown), it uses the value in before. It does nothing if given is nil. Values up to
+// least are not replaced.
 func enforce(given, before corev1.ResourceList, name corev1.ResourceName, enforced *resource.Quantity, least int64) {
 	if given == nil {
 		return
@@ -59,7 +61,7 @@ func enforce(given, before corev1.ResourceList, name corev1.ResourceName, enforc
 		}
 		return
 	}
-	if asked := given[name]; least == 0 || enforced.MilliValue() > least || asked.MilliValue() > least {
+	if requested := given[name]; least == 0 || enforced.MilliValue() > least || requested.MilliValue() > least {
 		given[name] = enforced.DeepCopy()
 	}
 }
@@ -75,7 +77,7 @@ func milliCPUOfShares(r *runtimeapi.LinuxContainerResources) *resource.Quantity 
 	if r.GetCpuShares() < minShares {
 		return nil
 	}
-	return resource.NewMilliQuantity((r.GetCpuShares()*1000+1023)/1024, resource.DecimalSI) // rounded up, as shares are down
+	return resource.NewMilliQuantity((r.GetCpuShares()*1000+1023)/1024, resource.DecimalSI) // rounded up, because shares are rounded down
 }
 
 func memoryLimit(r *runtimeapi.LinuxContainerResources) *resource.Quantity {
@@ -85,8 +87,8 @@ func memoryLimit(r *runtimeapi.LinuxContainerResources) *resource.Quantity {
 	return resource.NewQuantity(r.GetMemoryLimitInBytes(), resource.BinarySI)
 }
 
-// volumeMounts says how each volume of c is mounted. Whether a read-only mount is
-// so for what is mounted below it too (KEP-3857), the runtime says.
+// volumeMounts returns the status of each volume mount of c. The runtime reports whether a
+// read-only mount is recursively read-only (KEP-3857).
 func volumeMounts(c *corev1.Container, seen *runtimeapi.ContainerStatus) []corev1.VolumeMountStatus {
 	if len(c.VolumeMounts) == 0 {
 		return nil

@@ -31,7 +31,7 @@ func amount(list corev1.ResourceList, name corev1.ResourceName) string {
 	return q.String()
 }
 
-func TestResourcesAreThoseThatTheRuntimeEnforces(t *testing.T) {
+func TestGenerate_ResourcesEnforcedByTheRuntime(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name                               string
@@ -68,8 +68,8 @@ func TestResourcesAreThoseThatTheRuntimeEnforces(t *testing.T) {
 	}
 }
 
-// What the runtime does not report is what the node enforced last.
-func TestResourcesThatTheNodeEnforcedLast(t *testing.T) {
+// Values that the runtime does not report are those that the node enforced last.
+func TestGenerate_ResourcesEnforcedByTheNode(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Always", "a")
 	pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: quantities("1", "64Mi"), Limits: quantities("2", "128Mi")}
@@ -92,7 +92,7 @@ func TestResourcesThatTheNodeEnforcedLast(t *testing.T) {
 	require.Equal(t, []string{"1", "64Mi", "2", "128Mi"}, shown(), "what it was given")
 }
 
-func TestAllocatedResourcesAreThoseGiven(t *testing.T) {
+func TestGenerate_AllocatedResources(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Always", "a", "b")
 	pod.Spec.Resources = &corev1.ResourceRequirements{Requests: quantities("3", ""), Limits: quantities("4", "")}
@@ -124,7 +124,7 @@ func TestVolumeMounts(t *testing.T) {
 	}
 	in.Previous = status.Generate(in)
 	require.Equal(t, want, in.Previous.ContainerStatuses[0].VolumeMounts)
-	require.Equal(t, disabled, in.Previous.ContainerStatuses[1].VolumeMounts[2].RecursiveReadOnly, "nobody has mounted it yet")
+	require.Equal(t, disabled, in.Previous.ContainerStatuses[1].VolumeMounts[2].RecursiveReadOnly, "the container does not exist yet")
 	in.Runtime = nil
 	require.Equal(t, want, status.Generate(in).ContainerStatuses[0].VolumeMounts, "carried over")
 }
@@ -154,9 +154,9 @@ func TestAllContainersRestarting(t *testing.T) {
 	require.Equal(t, corev1.PodRunning, s.Phase)
 	in.Runtime = nil
 	s = status.Generate(in)
-	require.Equal(t, corev1.ConditionTrue, status.Condition(s.Conditions, all).Status, "nobody has looked")
+	require.Equal(t, corev1.ConditionTrue, status.Condition(s.Conditions, all).Status, "the runtime state is unknown")
 	s = step("all are removed", see(), "False", "")
-	require.Equal(t, "waiting:ContainerCreating after exit137:RestartingAllContainers #1", word(s.ContainerStatuses[0]), "it is made again")
+	require.Equal(t, "waiting:ContainerCreating after exit137:RestartingAllContainers #1", word(s.ContainerStatuses[0]), "it is created again")
 	require.Equal(t, "waiting:RestartingAllContainers after exit137:RestartingAllContainers #1", word(s.ContainerStatuses[1]))
 	require.Equal(t, "The container is removed because RestartAllContainers in place", s.ContainerStatuses[1].State.Waiting.Message)
 	require.Equal(t, corev1.ConditionTrue, status.Condition(s.Conditions, corev1.PodInitialized).Status)
@@ -173,8 +173,8 @@ func TestAllContainersRestarting(t *testing.T) {
 	require.Nil(t, status.Condition(plain.Conditions, all), "no such rule, no such condition")
 }
 
-// What is shown of each container while all are restarted.
-func TestContainersDuringARestartOfAll(t *testing.T) {
+// The status of each container while all are restarted.
+func TestGenerate_ContainersDuringARestartOfAll(t *testing.T) {
 	t.Parallel()
 	pod := parseScene(t, "Never", "i:wait run@Never+all42 run").pod
 	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
@@ -190,9 +190,9 @@ func TestContainersDuringARestartOfAll(t *testing.T) {
 	in.Runtime = see(other)
 	s := status.Generate(in)
 	const down = "waiting:RestartingAllContainers after exit137:RestartingAllContainers #1"
-	require.Equal(t, "exit0:Completed after exit137:RestartingAllContainers #1", word(s.InitContainerStatuses[0]), "a regular container was made")
+	require.Equal(t, "exit0:Completed after exit137:RestartingAllContainers #1", word(s.InitContainerStatuses[0]), "a regular container was created")
 	require.Equal(t, down, word(s.ContainerStatuses[0]))
-	require.Equal(t, []string{"c11", "sha256:1"}, []string{s.ContainerStatuses[0].ContainerID, s.ContainerStatuses[0].ImageID}, "it had ended")
+	require.Equal(t, []string{"c11", "sha256:1"}, []string{s.ContainerStatuses[0].ContainerID, s.ContainerStatuses[0].ImageID}, "the container was terminated")
 	require.NotNil(t, s.ContainerStatuses[0].Resources)
 	require.Equal(t, down, word(s.EphemeralContainerStatuses[0]))
 
@@ -208,11 +208,11 @@ func TestContainersDuringARestartOfAll(t *testing.T) {
 	require.Equal(t, corev1.ConditionTrue, condition(anew, other), "an old one is left")
 	require.Equal(t, corev1.ConditionFalse, condition(anew), "none is left")
 	in.Previous.Conditions = nil
-	require.Equal(t, corev1.ConditionTrue, condition(restarted(container("c1", "2", exited, 0), 1)), "its end before asked for it")
+	require.Equal(t, corev1.ConditionTrue, condition(restarted(container("c1", "2", exited, 0), 1)), "its previous termination matches the rule")
 	require.Equal(t, corev1.ConditionFalse, condition(anew))
 }
 
-func TestTheFirstRuleThatMatchesDecides(t *testing.T) {
+func TestGenerate_FirstMatchingRestartRuleDecides(t *testing.T) {
 	t.Parallel()
 	rule := func(op corev1.ContainerRestartRuleOnExitCodesOperator, action corev1.ContainerRestartRuleAction) corev1.ContainerRestartRule {
 		return corev1.ContainerRestartRule{Action: action, ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: op, Values: []int32{1}}}

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// ReasonRestartAllContainersStarted says that a container's rule restarts the
+	// ReasonRestartAllContainersStarted means that a rule of a container restarts the
 	// whole pod and that the old containers are being removed (KEP-5532).
 	ReasonRestartAllContainersStarted = "RestartAllContainersStarted"
 
@@ -18,8 +18,8 @@ const (
 )
 
 // AllContainersRestarting returns the condition of that name, for a pod with a rule
-// that restarts all containers: True from when one has ended so that such a rule
-// matches until all are removed.
+// that restarts all containers. It is True from the termination of a container that matches
+// such a rule until all containers are removed.
 func AllContainersRestarting(in Input, phase corev1.PodPhase) corev1.PodCondition {
 	cond := newCondition(in.Pod, corev1.AllContainersRestarting, corev1.ConditionFalse)
 	switch {
@@ -31,9 +31,10 @@ func AllContainersRestarting(in Input, phase corev1.PodPhase) corev1.PodConditio
 	return cond
 }
 
-// restartingAll reports whether the pod's containers are being removed to restart them
-// all: an end asks for it, or one did that is removed already and old containers are left.
-// New ones alone mean that the agent died after it had started them.
+// restartingAll reports whether the pod's containers are being removed to restart all of
+// them. A container has terminated and matches such a rule, or that container is removed
+// already and old containers remain. If there are only new containers, the restart is
+// complete: the agent was restarted after it had started them.
 func restartingAll(in *Input) bool {
 	if in.Runtime == nil || !mayRestartAll(&in.Pod.Spec) {
 		return false
@@ -70,9 +71,9 @@ func anyLeft(in *Input) bool {
 	return false
 }
 
-// takenDown returns the status of a container that was removed to restart all. What is
-// known of one that had ended stays.
-func takenDown(c *corev1.Container, old *corev1.ContainerStatus) corev1.ContainerStatus {
+// removedForRestart returns the status of a container that was removed to restart all. If it
+// was terminated before, the other fields of its status are kept.
+func removedForRestart(c *corev1.Container, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image}
 	if old.State.Terminated != nil {
 		st = *old.DeepCopy()

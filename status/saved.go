@@ -25,9 +25,9 @@ const (
 	podKind    = "Pod"
 )
 
-// Store keeps values by key. Put replaces a value whole or not at all, and it is durable
-// when Put has returned. Delete of an unknown key is no error. Keys returns the keys that
-// begin with prefix. The stores of package agent/state are two.
+// Store stores values by key. Put replaces a value atomically, and the value is durable
+// when Put has returned. Delete of an unknown key is not an error. Keys returns the keys
+// with the given prefix. Package agent/state contains two implementations.
 //
 // A store may have a method PutUnsynced with the signature of Put, whose value may be lost
 // or damaged if the machine loses power.
@@ -38,36 +38,36 @@ type Store interface {
 	Keys(ctx context.Context, prefix string) ([]string, error)
 }
 
-// Saved is a [Sink] that keeps the status of each pod in a [Store], for a node without an
-// API server: a Pod in JSON with its name, UID and status, by the key
-// "statuses/<UID>.json". [Saved.Status] returns what an earlier process left, after
-// [Saved.Load]. Make it with [NewSaved]. Its methods are safe for concurrent use, those of
-// one pod one at a time.
+// Saved is a [Sink] that stores the status of each pod in a [Store], for a node without an
+// API server. The value is a Pod in JSON with its name, UID and status; the key is
+// "statuses/<UID>.json". [Saved.Load] reads the statuses of an earlier process, and
+// [Saved.Status] returns them. Create it with [NewSaved]. Its methods are safe for
+// concurrent use, except that calls of Publish and Forget for one pod must not overlap.
 //
-// How a pod ended is durable when Publish returns. The status of a pod that lives is stored
-// with PutUnsynced if the store has it: a machine that loses power ends the pod as well. In
-// a folder, such a status may then be old, or empty, which Load names in its error and
-// ignores. To sync each of them would cost a node of 50 starting pods a twentieth of its
-// time.
+// A status with a terminal phase is durable when Publish returns. Any other status is
+// stored with PutUnsynced if the store has it, because after a power failure the pod does
+// not run any more anyway. After a power failure such a file may be outdated or empty; Load
+// ignores an empty one and names it in its error. Syncing each of them would cost a node
+// with 50 starting pods a twentieth of its time.
 type Saved struct {
 	store Store
 
 	mu        sync.Mutex // also held while statuses are deleted
 	found     map[types.UID]corev1.PodStatus
-	forgotten map[types.UID]bool // which the store may still have
+	forgotten map[types.UID]bool // the store may still contain their statuses
 }
 
-// NewSaved returns a sink into a store, which it does not call yet.
+// NewSaved returns a sink for a store. It does not call the store.
 func NewSaved(store Store) *Saved {
 	return &Saved{store: store, found: map[types.UID]corev1.PodStatus{}, forgotten: map[types.UID]bool{}}
 }
 
-// Load reads the statuses in the store. The error joins those that cannot be read; the
-// others count all the same.
+// Load reads the statuses in the store. It returns the joined errors of the statuses that it
+// could not read; it loads the others.
 func (s *Saved) Load(ctx context.Context) error {
 	keys, err := s.store.Keys(ctx, savedPrefix)
 	if err != nil {
-		err = fmt.Errorf("saved statuses: %w", err)
+		err = fmt.Errorf("list saved statuses: %w", err)
 	}
 	errs := []error{err}
 	for _, key := range keys {
@@ -81,17 +81,17 @@ func (s *Saved) Load(ctx context.Context) error {
 func (s *Saved) load(ctx context.Context, key string) error {
 	body, err := s.store.Get(ctx, key)
 	if err != nil {
-		return fmt.Errorf("saved status: %w", err)
+		return fmt.Errorf("read saved status: %w", err)
 	}
 	var pod corev1.Pod
 	if err := json.Unmarshal(body, &pod); err != nil {
-		return fmt.Errorf("saved status %s: %w", key, err)
+		return fmt.Errorf("decode saved status %s: %w", key, err)
 	}
 	if pod.APIVersion != podVersion || pod.Kind != podKind {
-		return fmt.Errorf("saved status %s: holds %q of version %q, not a pod of version %s", key, pod.Kind, pod.APIVersion, podVersion)
+		return fmt.Errorf("saved status %s: contains kind %q of version %q, want a Pod of version %s", key, pod.Kind, pod.APIVersion, podVersion)
 	}
 	if key != savedKey(pod.UID) {
-		return fmt.Errorf("saved status %s: holds the status of pod %q", key, pod.UID)
+		return fmt.Errorf("saved status %s: contains the status of another pod, with UID %q", key, pod.UID)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,8 +99,8 @@ func (s *Saved) load(ctx context.Context, key string) error {
 	return nil
 }
 
-// Status returns what Load found of a pod, for [Config.Saved], until something newer is
-// published. It is shared and must not be modified.
+// Status returns the status of a pod that Load has read, for [Config.Saved], until a newer
+// one is published. It is shared and must not be modified.
 func (s *Saved) Status(uid types.UID) (corev1.PodStatus, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,9 +108,9 @@ func (s *Saved) Status(uid types.UID) (corev1.PodStatus, bool) {
 	return found, ok
 }
 
-// RemoveOrphans deletes the statuses of forgotten pods, and those that Load found of pods
-// for which keep returns false: pods that were removed while no agent ran. It returns all
-// failures, joined. The next call tries them again.
+// RemoveOrphans deletes the statuses of forgotten pods, and the loaded statuses of pods
+// for which keep returns false: pods that were removed while no agent was running. It
+// returns all errors, joined. The next call retries failed deletions.
 func (s *Saved) RemoveOrphans(ctx context.Context, keep func(types.UID) bool) error {
 	s.mu.Lock()
 	var found []types.UID
@@ -122,7 +122,7 @@ func (s *Saved) RemoveOrphans(ctx context.Context, keep func(types.UID) bool) er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, uid := range orphans {
-		if _, ok := s.found[uid]; ok { // nothing newer was published
+		if _, ok := s.found[uid]; ok { // no newer status was published
 			delete(s.found, uid)
 			s.forgotten[uid] = true
 		}
@@ -130,8 +130,8 @@ func (s *Saved) RemoveOrphans(ctx context.Context, keep func(types.UID) bool) er
 	return s.deleteForgotten(ctx)
 }
 
-// deleteForgotten deletes the statuses of forgotten pods. The caller holds mu, so that a
-// pod that comes back is not published meanwhile: Status and Forget wait for the store.
+// deleteForgotten deletes the statuses of forgotten pods. The caller holds mu, so that no
+// new status of such a pod is published at the same time. Status and Forget wait for it.
 func (s *Saved) deleteForgotten(ctx context.Context) error {
 	var errs []error
 	for uid := range s.forgotten {
@@ -158,14 +158,14 @@ func (s *Saved) Publish(ctx context.Context, change Change) error {
 		return fmt.Errorf("save status: %w", err)
 	}
 	s.mu.Lock()
-	delete(s.found, change.Pod.UID) // the new one counts from now on
+	delete(s.found, change.Pod.UID) // replaced by the new one
 	delete(s.forgotten, change.Pod.UID)
-	_ = s.deleteForgotten(ctx) // what fails is tried again, and RemoveOrphans returns it
+	_ = s.deleteForgotten(ctx) // failures are retried, and RemoveOrphans returns them
 	s.mu.Unlock()
 	put := s.store.Put
 	if !podspec.IsTerminal(change.New.Phase) {
-		if quick, ok := s.store.(unsynced); ok {
-			put = quick.PutUnsynced
+		if unsynced, ok := s.store.(unsyncedStore); ok {
+			put = unsynced.PutUnsynced
 		}
 	}
 	if err := put(ctx, savedKey(change.Pod.UID), append(body, '\n')); err != nil {
@@ -174,13 +174,13 @@ func (s *Saved) Publish(ctx context.Context, change Change) error {
 	return nil
 }
 
-// unsynced is what a [Store] may have besides.
-type unsynced interface {
+// unsyncedStore is an optional interface of a [Store].
+type unsyncedStore interface {
 	PutUnsynced(ctx context.Context, key string, value []byte) error
 }
 
-// Forget has the next Publish or RemoveOrphans delete the pod's status. If the process ends
-// before that, it is an orphan of the next process.
+// Forget marks the pod's status for deletion by the next Publish or RemoveOrphans. If the
+// process ends before that, the next process deletes it as an orphan.
 func (s *Saved) Forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +188,8 @@ func (s *Saved) Forget(uid types.UID) {
 	s.forgotten[uid] = true
 }
 
-// savedKey returns the key of a pod's status. No UID makes another path of it.
+// savedKey returns the key of a pod's status. It escapes the UID, so that it cannot name
+// another path.
 func savedKey(uid types.UID) string {
 	return savedPrefix + url.PathEscape(string(uid)) + savedSuffix
 }

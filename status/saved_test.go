@@ -42,7 +42,7 @@ func (c *counted) PutUnsynced(ctx context.Context, key string, value []byte) err
 	return c.MemoryStore.Put(ctx, key, value)
 }
 
-func TestSaved_WaitsForTheDiskOnlyForAnEnd(t *testing.T) {
+func TestSaved_SyncsOnlyTerminalPhases(t *testing.T) {
 	t.Parallel()
 	store := &counted{MemoryStore: state.Memory()}
 	saved := status.NewSaved(store)
@@ -56,9 +56,9 @@ func TestSaved_WaitsForTheDiskOnlyForAnEnd(t *testing.T) {
 	require.Equal(t, corev1.PodSucceeded, found.Phase)
 }
 
-// What an earlier process left counts until there is something newer: a pod that has
-// gone and come back begins anew.
-func TestWhatWasFoundCountsUntilSomethingIsPublished(t *testing.T) {
+// The status of an earlier process is used until there is a newer one. A pod that was removed
+// and created again starts without a status.
+func TestSaved_LoadedStatusIsUsedUntilThePodIsPublished(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "1"}}
@@ -87,7 +87,7 @@ func onDisk(t *testing.T, dir string) (*status.Saved, *status.Manager, *status.P
 	return files, m, p
 }
 
-func TestNothingFlapsWhenAnAgentStartsAgain(t *testing.T) {
+func TestSaved_StatusIsStableAcrossARestart(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "status")
 	_, m, p := onDisk(t, dir)
@@ -105,14 +105,14 @@ func TestNothingFlapsWhenAnAgentStartsAgain(t *testing.T) {
 	in.Previous, in.Now = previous, at(1000)
 	in.Probes = func(string, string) (startup, ready status.ProbeResult) { return status.NoProbe, status.ProbeUnknown }
 	again, _ := m.SetPodStatus(pod, status.Generate(in))
-	require.Equal(t, jsonOf(t, &s), jsonOf(t, &again), "ready, since when it was")
+	require.Equal(t, jsonOf(t, &s), jsonOf(t, &again), "ready, with the old transition time")
 	require.NoError(t, p.Flush(t.Context()))
 
 	require.Equal(t, corev1.PodFailed, m.TerminatePod(pod).Phase)
 	require.NoError(t, p.Flush(t.Context()))
 	files, m, p := onDisk(t, dir)
 	again, _ = m.SetPodStatus(pod, status.Generate(in))
-	require.Equal(t, corev1.PodFailed, again.Phase, "an end outlives the process")
+	require.Equal(t, corev1.PodFailed, again.Phase, "a termination survives a restart of the process")
 
 	require.Equal(t, 1, m.RemoveOrphanedStatuses(func(types.UID) bool { return false }))
 	require.NoError(t, p.Flush(t.Context()))
@@ -122,7 +122,7 @@ func TestNothingFlapsWhenAnAgentStartsAgain(t *testing.T) {
 	require.Empty(t, left)
 }
 
-func TestFilesThatCannotBeRead(t *testing.T) {
+func TestSaved_UnreadableFiles(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	dir := filepath.Join(root, "statuses")
@@ -145,7 +145,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	require.NoError(t, os.Symlink("good.json", filepath.Join(dir, "link.json")))
 	files := status.NewSaved(state.Files(root))
 	err := files.Load(t.Context())
-	for _, want := range []string{"broken.json", `renamed.json: holds the status of pod "other"`, "link.json", `later.json: holds "Pod" of version "v2", not a pod of version v1`, `another.json: holds "Node"`, "torn.json", "twice.json", "empty.json"} {
+	for _, want := range []string{"broken.json", `renamed.json: contains the status of another pod, with UID "other"`, "link.json", `later.json: contains kind "Pod" of version "v2", want a Pod of version v1`, `another.json: contains kind "Node"`, "torn.json", "twice.json", "empty.json"} {
 		require.ErrorContains(t, err, want)
 	}
 	for _, uid := range []types.UID{"later", "another", "torn", "twice", "empty", "broken", "renamed", "other", "dir", "link"} {
@@ -165,7 +165,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	require.False(t, ok)
 }
 
-func TestFilesThatCannotBeWritten(t *testing.T) {
+func TestSaved_UnwritableFiles(t *testing.T) {
 	t.Parallel()
 	blocked := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(blocked, nil, 0o600))
@@ -195,7 +195,7 @@ func TestFilesThatCannotBeWritten(t *testing.T) {
 	require.Len(t, left, 1, "what cannot be put in place is cleared away")
 }
 
-func TestAUIDMayLookLikeATemporaryFile(t *testing.T) {
+func TestSaved_UIDMayLookLikeATemporaryFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, uid := range []types.UID{".tmp-1", "x.json.new", ".", "..", "", "a/b", "a%2Fb", "a\\b", "x.json", "\xff"} {

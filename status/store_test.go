@@ -26,11 +26,11 @@ func readiness(s corev1.PodStatus) string {
 func TestSetContainerReadiness(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a", "b")
-	require.False(t, w.SetContainerReadiness(pod.UID, "containerd://a1", true), "nothing is said of the pod")
+	require.False(t, w.SetContainerReadiness(pod.UID, "containerd://a1", true), "there is no status of the pod")
 	s := status.Generate(status.Input{Pod: pod, Runtime: runningIn("a", "b"), RuntimeName: "containerd"})
 	w.SetPodStatus(pod, s)
 	require.False(t, w.SetContainerReadiness(pod.UID, "containerd://a1", true), "no change")
-	require.False(t, w.SetContainerReadiness(pod.UID, "containerd://a0", false), "a container that was")
+	require.False(t, w.SetContainerReadiness(pod.UID, "containerd://a0", false), "the previous container")
 	require.False(t, w.SetContainerReadiness(pod.UID, "", false))
 
 	w.clock.Step(time.Minute)
@@ -50,11 +50,11 @@ func TestSetContainerReadiness(t *testing.T) {
 	got, _ = w.GetPodStatus(pod.UID)
 	require.Equal(t, "True", readiness(got))
 	require.Len(t, w.changes, 5)
-	require.Equal(t, "True", readiness(w.changes[0].New), "what was kept is as it was")
+	require.Equal(t, "True", readiness(w.changes[0].New), "stored items have not changed")
 }
 
-// A result that is the one before is no reason to compute the conditions again.
-func TestAProbeResultAsBeforeChangesNothing(t *testing.T) {
+// For a result equal to the previous one the conditions are not computed again.
+func TestSetContainerReadiness_SameResultChangesNothing(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
 	ready := corev1.PodCondition{Type: corev1.PodReady, Status: "True", Reason: "ByOthers"}
@@ -68,8 +68,8 @@ func TestAProbeResultAsBeforeChangesNothing(t *testing.T) {
 	require.Len(t, got.Conditions, 1)
 }
 
-// A probe result is judged by the newest pod, which may not have been reported yet.
-func TestAProbeResultCountsForTheNewestPod(t *testing.T) {
+// A probe result is applied to the newest pod, of which no status may have been set yet.
+func TestSetContainerReadiness_UsesTheNewestPod(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Always", "a")
 	newest := pod.DeepCopy()
@@ -80,10 +80,10 @@ func TestAProbeResultCountsForTheNewestPod(t *testing.T) {
 	require.True(t, m.SetContainerReadiness(pod.UID, "x", true))
 	got, _ := m.GetPodStatus(pod.UID)
 	require.Equal(t, int64(2), status.Condition(got.Conditions, corev1.PodReady).ObservedGeneration)
-	require.Equal(t, int64(1), got.ObservedGeneration, "this pod has not been reported")
+	require.Equal(t, int64(1), got.ObservedGeneration, "there was no status of this pod")
 }
 
-func TestSetContainerReadinessAddsTheConditions(t *testing.T) {
+func TestSetContainerReadiness_AddsTheConditions(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
 	w.SetPodStatus(pod, corev1.PodStatus{Phase: "Running", ContainerStatuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "x"}}})
@@ -92,7 +92,7 @@ func TestSetContainerReadinessAddsTheConditions(t *testing.T) {
 	require.Equal(t, "True", readiness(got))
 }
 
-func TestSetContainerReadinessOfASidecarWithAReadinessGate(t *testing.T) {
+func TestSetContainerReadiness_SidecarWithAReadinessGate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pod := parseScene(t, "Always", "s:run run").pod
@@ -127,10 +127,10 @@ func TestSetContainerStartup(t *testing.T) {
 	got, _ := w.GetPodStatus(pod.UID)
 	require.True(t, *got.InitContainerStatuses[0].Started)
 	require.Equal(t, corev1.ConditionTrue, status.Condition(got.Conditions, corev1.PodInitialized).Status)
-	require.Nil(t, status.Condition(got.Conditions, corev1.PodReady), "of what nothing was said")
+	require.Nil(t, status.Condition(got.Conditions, corev1.PodReady), "without a status")
 }
 
-func TestStartupIsSaidAsGenerateWouldSayIt(t *testing.T) {
+func TestSetContainerStartup_EqualsGenerate(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name      string
@@ -175,7 +175,7 @@ func TestSubscribe(t *testing.T) {
 		StatusRemoved: func(uid types.UID) { told = append(told, string(uid)+" removed") },
 	})
 	w.Subscribe(status.Observer{}) // one that wants nothing
-	require.Equal(t, []string{"1 >Running", "2 >Running"}, told, "what is said already")
+	require.Equal(t, []string{"1 >Running", "2 >Running"}, told, "what is published already")
 	told = nil
 	w.SetPodStatus(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1"}}, simple("Failed", "False"))
 	w.RemoveOrphanedStatuses(func(uid types.UID) bool { return uid == "2" })
@@ -190,7 +190,7 @@ func TestSubscribe(t *testing.T) {
 	require.Empty(t, told)
 }
 
-func TestEachEndOfAContainerIsToldOnce(t *testing.T) {
+func TestObserver_ReportsEachTerminationOnce(t *testing.T) {
 	t.Parallel()
 	var told []status.ContainerEnd
 	m, err := status.New(status.Config{Observer: status.Observer{
@@ -216,10 +216,10 @@ func TestEachEndOfAContainerIsToldOnce(t *testing.T) {
 	told = nil
 	m.SetPodStatus(pod, parseScene(t, "Always", "i:exit0 s:run run run").s)
 	m.SetPodStatus(pod, parseScene(t, "Always", "i:exit0 s:run run exit1").s)
-	require.Len(t, told, 1, "the next life's end is another one")
+	require.Len(t, told, 1, "the termination after a new start is another one")
 }
 
-func TestMirrorsStandForTheirStaticPods(t *testing.T) {
+func TestManager_TranslatesMirrorUIDs(t *testing.T) {
 	t.Parallel()
 	m, err := status.New(status.Config{TranslateUID: func(uid types.UID) types.UID {
 		if uid == "mirror" {
@@ -236,7 +236,7 @@ func TestMirrorsStandForTheirStaticPods(t *testing.T) {
 	require.True(t, m.SetContainerReadiness("mirror", "a1", false))
 }
 
-func TestADeletionIsOneChange(t *testing.T) {
+func TestManager_DeletionIsOneChange(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
 	w.SetPodStatus(pod, simple("Running", "True"))
@@ -248,11 +248,11 @@ func TestADeletionIsOneChange(t *testing.T) {
 	require.False(t, changed)
 }
 
-func TestPodResizePending(t *testing.T) {
+func TestSetPodResizePending(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
 	require.False(t, w.ClearPodResizePending(pod.UID))
-	require.True(t, w.SetPodResizePending(pod.UID, "Whatever", "no room", 1), "before a status is said")
+	require.True(t, w.SetPodResizePending(pod.UID, "Whatever", "no room", 1), "before a status is set")
 	w.SetPodStatus(pod, simple("Running", "True"))
 	shown := func() *corev1.PodCondition {
 		s, _ := w.GetPodStatus(pod.UID)
@@ -277,21 +277,21 @@ func TestPodResizePending(t *testing.T) {
 	require.Zero(t, running)
 
 	w.SetPodStatus(pod, simple("Running", "False"))
-	require.NotNil(t, shown(), "a writer that does not know of it does not take it back")
+	require.NotNil(t, shown(), "a writer that does not know it does not remove it")
 	stale, _ := w.GetPodStatus(pod.UID)
 	require.True(t, w.ClearPodResizePending(pod.UID))
 	require.Nil(t, shown())
 	stale.Message = "said a little later"
 	w.SetPodStatus(pod, stale)
-	require.Nil(t, shown(), "nor does one that knows an old one bring it back")
+	require.Nil(t, shown(), "a writer with an old one does not restore it")
 }
 
-func TestPodResizeInProgress(t *testing.T) {
+func TestSetPodResizeInProgress(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
 	w.SetPodStatus(pod, simple("Running", "True"))
 	require.True(t, w.SetPodResizeInProgress(pod.UID, "", "", 1))
-	require.False(t, w.SetPodResizeInProgress(pod.UID, "", "", 2), "the generation sticks")
+	require.False(t, w.SetPodResizeInProgress(pod.UID, "", "", 2), "the generation does not change")
 	require.True(t, w.SetPodResizeInProgress(pod.UID, corev1.PodReasonError, "cgroup", 2))
 	require.False(t, w.SetPodResizeInProgress(pod.UID, "", "", 2), "and so does the error")
 	_, got := w.ResizeConditions(pod.UID)
@@ -310,7 +310,7 @@ func TestPodResizeInProgress(t *testing.T) {
 	require.Equal(t, 1, w.RemoveOrphanedStatuses(func(types.UID) bool { return false }))
 }
 
-func TestResizesSurviveARestart(t *testing.T) {
+func TestResize_SurvivesARestart(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
 	pod.Status.Conditions = []corev1.PodCondition{
@@ -326,8 +326,8 @@ func TestResizesSurviveARestart(t *testing.T) {
 	require.Len(t, s.Conditions, 3)
 }
 
-// A resize that ends before the pod is reported for the first time since a restart is over.
-func TestAResizeMayEndBeforeTheFirstReport(t *testing.T) {
+// A resize that ends before the first status after a restart is not restored.
+func TestResize_MayEndBeforeTheFirstStatus(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Always", "a")
 	pod.Status.Conditions = []corev1.PodCondition{
@@ -348,9 +348,9 @@ func TestAResizeMayEndBeforeTheFirstReport(t *testing.T) {
 	require.True(t, m.SetPodResizePending(pod.UID, "Deferred", "", 2))
 }
 
-// The containers of a pod that was evicted may have exited with 0: it has failed all the
-// same, also for the next agent.
-func TestAnEvictionOutlivesARestart(t *testing.T) {
+// The containers of an evicted pod may have exited with code 0. The pod has failed
+// nevertheless, also after a restart of the agent.
+func TestManager_EvictionSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Never", "a")
 	evicted := corev1.PodStatus{Phase: "Failed", Reason: "Evicted", Message: "The node was low on resource: memory."}
@@ -362,7 +362,7 @@ func TestAnEvictionOutlivesARestart(t *testing.T) {
 	require.Equal(t, []string{"Failed", "Evicted", evicted.Message}, []string{string(s.Phase), s.Reason, s.Message})
 }
 
-func TestAStaticPodKeepsItsPhaseWhenItIsTerminated(t *testing.T) {
+func TestTerminatePod_StaticPodKeepsItsPhase(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
 	pod.Annotations = map[string]string{podspec.SourceAnnotation: "file"}
@@ -371,7 +371,7 @@ func TestAStaticPodKeepsItsPhaseWhenItIsTerminated(t *testing.T) {
 	require.True(t, w.changes[1].Finished)
 }
 
-func TestWhatOthersSayOfClaimsIsCopiedToo(t *testing.T) {
+func TestManager_CopiesResourceClaimStatuses(t *testing.T) {
 	t.Parallel()
 	w, pod, s := newWorld(t), newPod("Always", "a"), simple("Running", "True")
 	s.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu", ResourceClaimName: new("claim")}}

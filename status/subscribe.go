@@ -7,30 +7,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The kinds of containers, as the kubelet's metric terminated_containers_total
-// names them.
+// The container types, with their values in the kubelet's metric
+// terminated_containers_total.
 const (
 	ContainerTypeRegular   = "container"
 	ContainerTypeInit      = "init_container"
 	ContainerTypeEphemeral = "ephemeral_container"
 )
 
-// ContainerEnd is the end of one container.
+// ContainerEnd describes the termination of one container.
 type ContainerEnd struct {
 	// Pod is the pod, Name the container and Type one of the ContainerType
 	// constants.
 	Pod        *corev1.Pod
 	Name, Type string
-	// ExitCode and Reason are what the status says.
+	// ExitCode and Reason are those in the container's status.
 	ExitCode int32
 	Reason   string
 }
 
-// Subscribe adds an observer, which is told at once of every pod of which
-// something is said, in the order of their UIDs and as changes from nothing, and
-// then of every change: nothing is missed in between and nothing told twice. The
-// rules of [Observer] hold. cancel ends it and waits for a callback that runs;
-// none may call it.
+// Subscribe adds an observer. Before it returns, it calls o.StatusChanged for the current
+// status of every pod, in the order of UIDs and with an empty Old; after that, o is called
+// for every change. No change is missed or reported twice. The rules of [Observer] apply.
+// cancel removes the observer and waits for a callback in progress. Callbacks must not call
+// it.
 func (m *Manager) Subscribe(o Observer) (cancel func()) {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -48,15 +48,15 @@ func (m *Manager) Subscribe(o Observer) (cancel func()) {
 	}
 }
 
-// tell tells all observers of a change, and of the containers that have ended with
-// it. old is what was known before, which an earlier process may have said.
-func (m *Manager) tell(old *corev1.PodStatus, change *Change) {
+// notify calls all observers with a change and the containers that have terminated with
+// it. old is the previous status, which an earlier process may have reported.
+func (m *Manager) notify(old *corev1.PodStatus, change *Change) {
 	for _, o := range m.observers {
 		if o.ContainerTerminated != nil {
 			next := &change.New
-			ends(o, change.Pod, ContainerTypeInit, old.InitContainerStatuses, next.InitContainerStatuses)
-			ends(o, change.Pod, ContainerTypeRegular, old.ContainerStatuses, next.ContainerStatuses)
-			ends(o, change.Pod, ContainerTypeEphemeral, old.EphemeralContainerStatuses, next.EphemeralContainerStatuses)
+			notifyTerminated(o, change.Pod, ContainerTypeInit, old.InitContainerStatuses, next.InitContainerStatuses)
+			notifyTerminated(o, change.Pod, ContainerTypeRegular, old.ContainerStatuses, next.ContainerStatuses)
+			notifyTerminated(o, change.Pod, ContainerTypeEphemeral, old.EphemeralContainerStatuses, next.EphemeralContainerStatuses)
 		}
 		if o.StatusChanged != nil {
 			o.StatusChanged(*change)
@@ -64,7 +64,7 @@ func (m *Manager) tell(old *corev1.PodStatus, change *Change) {
 	}
 }
 
-func ends(o *Observer, pod *corev1.Pod, kind string, old, next []corev1.ContainerStatus) {
+func notifyTerminated(o *Observer, pod *corev1.Pod, kind string, old, next []corev1.ContainerStatus) {
 	for i := range next {
 		end := next[i].State.Terminated
 		if end == nil {

@@ -6,29 +6,29 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// terminate turns s into the last status of a pod of which nothing is left.
+// terminate converts s to the final status of a pod that has ended.
 func terminate(pod *corev1.Pod, s *corev1.PodStatus) {
 	if hasInitialized(pod, s) {
 		for i := range s.ContainerStatuses {
-			endUnseen(&s.ContainerStatuses[i])
+			terminateLost(&s.ContainerStatuses[i])
 		}
 	}
-	for i := range s.InitContainerStatuses[:hadTheirTurn(s.InitContainerStatuses)] {
-		endUnseen(&s.InitContainerStatuses[i])
+	for i := range s.InitContainerStatuses[:startedInits(s.InitContainerStatuses)] {
+		terminateLost(&s.InitContainerStatuses[i])
 	}
 	if !podspec.IsTerminal(s.Phase) && !podspec.IsStatic(pod) {
 		s.Phase = corev1.PodFailed
 	}
 }
 
-func endUnseen(st *corev1.ContainerStatus) {
+func terminateLost(st *corev1.ContainerStatus) {
 	if st.State.Terminated == nil {
 		st.State = corev1.ContainerState{Terminated: lost(lostAtTermination)}
 	}
 }
 
-// hasInitialized says whether the pod came as far as its regular containers: one
-// of them has run, or the last init container has done its part.
+// hasInitialized reports whether the pod has completed initialization: a regular container
+// has run, or the last init container has completed.
 func hasInitialized(pod *corev1.Pod, s *corev1.PodStatus) bool {
 	if len(pod.Spec.InitContainers) == 0 {
 		return true
@@ -58,10 +58,9 @@ func succeeded(state corev1.ContainerState) bool {
 	return state.Terminated != nil && state.Terminated.ExitCode == 0
 }
 
-// hadTheirTurn returns how many init containers, counted from the first, had
-// their turn: all but those at the end that wait and never ran. The first one
-// always had.
-func hadTheirTurn(list []corev1.ContainerStatus) int {
+// startedInits returns how many init containers, counted from the first, were started: all
+// except those at the end of the list that wait and never ran. The first one always counts.
+func startedInits(list []corev1.ContainerStatus) int {
 	n := len(list)
 	for n > 1 && list[n-1].State.Waiting != nil && list[n-1].LastTerminationState.Terminated == nil {
 		n--

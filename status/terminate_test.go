@@ -19,32 +19,32 @@ func allWords(s corev1.PodStatus) (out []string) {
 	return out
 }
 
-func TestTerminatePodEndsWhatNobodySawEnd(t *testing.T) {
+func TestTerminatePod_TerminatesUnobservedContainers(t *testing.T) {
 	t.Parallel()
 	const lost, waits = "exit137:ContainerStatusUnknown", "waiting:ContainerCreating"
 	for name, tc := range map[string]struct {
 		words string
 		want  []string
 	}{
-		"nothing known":                          {"none", nil},
-		"running and waiting":                    {"run wait", []string{lost, lost}},
-		"ended stays":                            {"exit0 exit3", []string{"exit0:", "exit3:"}},
-		"back-off keeps its last end":            {"back1", []string{lost + " after exit1:"}},
-		"first init never seen to run":           {"i:wait i:wait wait", []string{lost, waits, waits}},
-		"first init runs":                        {"i:run i:wait wait", []string{lost, waits, waits}},
-		"second init runs":                       {"i:exit0 i:run wait", []string{"exit0:", lost, waits}},
-		"a gap before an init that ran":          {"i:wait i:back1 i:wait wait", []string{lost, lost + " after exit1:", waits, waits}},
-		"last init failed":                       {"i:exit0 i:exit1 wait", []string{"exit0:", "exit1:", waits}},
-		"last init failed before":                {"i:exit0 i:back1 wait", []string{"exit0:", lost + " after exit1:", waits}},
-		"last init succeeded":                    {"i:exit0 i:exit0 wait", []string{"exit0:", "exit0:", lost}},
-		"last init succeeded before":             {"i:back0 wait", []string{lost + " after exit0:", lost}},
-		"sidecar started":                        {"s:run wait", []string{lost, lost}},
-		"sidecar not started":                    {"s:init wait", []string{lost, waits}},
-		"a regular one that runs proves init":    {"i:wait run wait", []string{lost, lost, lost}},
-		"a regular one that ended proves init":   {"i:wait exit0 wait", []string{lost, "exit0:", lost}},
-		"a regular one that had ended before":    {"i:wait back1", []string{lost, lost + " after exit1:"}},
-		"init statuses are missing altogether":   {"i:none wait", []string{waits}},
-		"a regular one without a state has run?": {"i:wait empty", []string{lost, lost}},
+		"nothing known":                                    {"none", nil},
+		"running and waiting":                              {"run wait", []string{lost, lost}},
+		"ended stays":                                      {"exit0 exit3", []string{"exit0:", "exit3:"}},
+		"back-off keeps its last end":                      {"back1", []string{lost + " after exit1:"}},
+		"first init never seen to run":                     {"i:wait i:wait wait", []string{lost, waits, waits}},
+		"first init runs":                                  {"i:run i:wait wait", []string{lost, waits, waits}},
+		"second init runs":                                 {"i:exit0 i:run wait", []string{"exit0:", lost, waits}},
+		"a gap before an init that ran":                    {"i:wait i:back1 i:wait wait", []string{lost, lost + " after exit1:", waits, waits}},
+		"last init failed":                                 {"i:exit0 i:exit1 wait", []string{"exit0:", "exit1:", waits}},
+		"last init failed before":                          {"i:exit0 i:back1 wait", []string{"exit0:", lost + " after exit1:", waits}},
+		"last init succeeded":                              {"i:exit0 i:exit0 wait", []string{"exit0:", "exit0:", lost}},
+		"last init succeeded before":                       {"i:back0 wait", []string{lost + " after exit0:", lost}},
+		"sidecar started":                                  {"s:run wait", []string{lost, lost}},
+		"sidecar not started":                              {"s:init wait", []string{lost, waits}},
+		"running regular container implies initialized":    {"i:wait run wait", []string{lost, lost, lost}},
+		"terminated regular container implies initialized": {"i:wait exit0 wait", []string{lost, "exit0:", lost}},
+		"regular container with a last termination":        {"i:wait back1", []string{lost, lost + " after exit1:"}},
+		"init statuses are missing altogether":             {"i:none wait", []string{waits}},
+		"regular container without a state":                {"i:wait empty", []string{lost, lost}},
 	} {
 		for _, known := range []bool{false, true} { // to the API server only, or to the manager
 			w := newWorld(t)
@@ -67,7 +67,7 @@ func TestTerminatePodEndsWhatNobodySawEnd(t *testing.T) {
 	}
 }
 
-func TestAnInitContainerThatFailedBeforeItSucceededHasSucceeded(t *testing.T) {
+func TestTerminatePod_InitContainerFailedAndThenSucceeded(t *testing.T) {
 	t.Parallel()
 	w, sc := newWorld(t), parseScene(t, "Always", "i:exit0 wait")
 	sc.pod.UID, sc.s.Phase = "uid", corev1.PodRunning
@@ -76,7 +76,7 @@ func TestAnInitContainerThatFailedBeforeItSucceededHasSucceeded(t *testing.T) {
 	require.NotNil(t, w.TerminatePod(sc.pod).ContainerStatuses[0].State.Terminated)
 }
 
-func TestTerminatePodWithInitStatusesOfAnotherSpec(t *testing.T) {
+func TestTerminatePod_InitStatusesOfAnotherSpec(t *testing.T) {
 	t.Parallel()
 	w, sc := newWorld(t), parseScene(t, "Always", "i:exit0 wait")
 	sc.pod.UID = "uid"
@@ -85,7 +85,7 @@ func TestTerminatePodWithInitStatusesOfAnotherSpec(t *testing.T) {
 	require.NotNil(t, w.TerminatePod(sc.pod).ContainerStatuses[0].State.Waiting)
 }
 
-func TestTerminatePodEndsThePhase(t *testing.T) {
+func TestTerminatePod_Phase(t *testing.T) {
 	t.Parallel()
 	for phase, want := range map[corev1.PodPhase]corev1.PodPhase{
 		"Pending": "Failed", "Running": "Failed", "Unknown": "Failed", "bogus": "Failed", "": "Failed",
@@ -104,7 +104,7 @@ func TestTerminatePodEndsThePhase(t *testing.T) {
 	require.Equal(t, corev1.PodRunning, w.TerminatePod(sc.pod).Phase, "a static pod keeps its phase")
 }
 
-func TestTerminatePodIsAChangeAndIsForGood(t *testing.T) {
+func TestTerminatePod_IsAPermanentChange(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Never", "a")
 	end := corev1.PodStatus{Phase: "Succeeded", ContainerStatuses: []corev1.ContainerStatus{{
@@ -112,7 +112,7 @@ func TestTerminatePodIsAChangeAndIsForGood(t *testing.T) {
 	}}}
 	w.SetPodStatus(pod, end)
 	w.TerminatePod(pod)
-	require.Len(t, w.changes, 2, "the status is the same, but nothing is left of the pod")
+	require.Len(t, w.changes, 2, "the status is equal, but the pod is finished")
 	require.True(t, w.changes[1].Finished)
 	w.TerminatePod(pod)
 	require.Len(t, w.changes, 2)
@@ -121,8 +121,8 @@ func TestTerminatePodIsAChangeAndIsForGood(t *testing.T) {
 	require.True(t, w.changes[2].Finished, "it stays finished")
 }
 
-// The end repeats what was reported: of which generation of the pod that was does not change.
-func TestAnEndHasTheGenerationReportedBefore(t *testing.T) {
+// The observed generation of the final status is that of the last reported one.
+func TestTerminatePod_ObservedGeneration(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
 	pod.Generation = 1
@@ -134,7 +134,7 @@ func TestAnEndHasTheGenerationReportedBefore(t *testing.T) {
 	require.Equal(t, int64(2), got.ObservedGeneration)
 }
 
-func TestTerminatedPodIsNotReady(t *testing.T) {
+func TestTerminatePod_NotReady(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a", "b", "c")
 	w.SetPodStatus(pod, *full())

@@ -10,12 +10,11 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// CheckTransition returns an error that names every container which has
-// terminated in old, is not terminated in next, and must not run again: by its
-// rules, its policy or the pod's. Sidecars and ephemeral containers may do
-// anything, and so may any container of a pod whose policy is Always or that has
-// a rule to restart all of them. A container that next lacks is not looked at.
-// Nothing is modified.
+// CheckTransition returns an error that names every container that is terminated in old,
+// is not terminated in next, and must not run again according to its restart rules, its
+// restart policy or that of the pod. Sidecars and ephemeral containers are not checked, and
+// neither are pods with restart policy Always or with a rule that restarts all containers.
+// A container that is missing in next is not checked. Nothing is modified.
 func CheckTransition(pod *corev1.Pod, old, next *corev1.PodStatus) error {
 	if pod.Spec.RestartPolicy == corev1.RestartPolicyAlways || mayRestartAll(&pod.Spec) {
 		return nil
@@ -42,14 +41,14 @@ func CheckTransition(pod *corev1.Pod, old, next *corev1.PodStatus) error {
 	return errors.Join(errs...)
 }
 
-// revived reports whether the container had terminated and is shown as not terminated in next.
+// revived reports whether the container was terminated and is not terminated in next.
 func revived(was *corev1.ContainerStatus, next []corev1.ContainerStatus) bool {
 	now := find(next, was.Name)
 	return was.State.Terminated != nil && now != nil && now.State.Terminated == nil
 }
 
-// isFinal reports whether the container of spec c, nil if the spec lacks it, must not run
-// again after it has ended so.
+// isFinal reports whether container c must not run again after the given termination. c is
+// nil if it is missing in the spec.
 func isFinal(pod *corev1.Pod, c *corev1.Container, end *corev1.ContainerStateTerminated) bool {
 	if end.ExitCode != 0 && pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure {
 		return false

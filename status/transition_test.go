@@ -24,7 +24,7 @@ func TestCheckTransition(t *testing.T) {
 	}{
 		"same":                             {"Never", "exit0", "exit0", ""},
 		"first seen":                       {"Never", "none", "run", ""},
-		"gone":                             {"Never", "exit0", "none", ""},
+		"missing in the new status":        {"Never", "exit0", "none", ""},
 		"runs, then ends":                  {"Never", "run", "exit1", ""},
 		"runs, then waits":                 {"Never", "run", "wait", ""},
 		"never, succeeded":                 {"Never", "exit0", "run", illegal("container", "c0")},
@@ -39,7 +39,7 @@ func TestCheckTransition(t *testing.T) {
 		"own always":                       {"Never", "exit0@Always", "run", ""},
 		"rule matches":                     {"Never", "exit42@Never+rule42", "run", ""},
 		"rule does not match":              {"Never", "exit1@Never+rule42", "run", illegal("container", "c0")},
-		"somebody may restart all":         {"Never", "exit0 run@Never+all42", "run run", ""},
+		"a rule restarts all containers":   {"Never", "exit0 run@Never+all42", "run run", ""},
 		"init":                             {"Never", "i:exit0 run", "i:run run", illegal("init container", "c0")},
 		"init, first seen":                 {"Never", "i:none", "i:run", ""},
 		"init, on failure, failed":         {"OnFailure", "i:exit1", "i:run", ""},
@@ -57,7 +57,7 @@ func TestCheckTransition(t *testing.T) {
 	}
 }
 
-func TestCheckTransitionOfContainersThatTheSpecLacks(t *testing.T) {
+func TestCheckTransition_ContainersMissingInTheSpec(t *testing.T) {
 	t.Parallel()
 	old := parseScene(t, "Never", "i:exit0 exit0")
 	next := parseScene(t, "Never", "i:run run")

@@ -15,24 +15,24 @@ import (
 )
 
 const (
-	// connectTimeout is how long the runtime may take to accept a connection.
+	// connectTimeout is the time limit for establishing a connection.
 	connectTimeout = 5 * time.Second
-	// callTimeout bounds a call, as in the kubelet.
+	// callTimeout is the time limit of a call, as in the kubelet.
 	callTimeout = 2 * time.Minute
-	// maxMessageBytes is the size of the largest message that is received, as in the kubelet.
+	// maxMessageBytes is the maximum size of a received message, as in the kubelet.
 	maxMessageBytes = 16 << 20
-	// windowBytes is how much data may be in flight unread. A fixed size that holds any
-	// message saves gRPC from measuring the bandwidth of a socket.
+	// windowBytes is the flow control window. A fixed size that fits any message saves gRPC
+	// from measuring the bandwidth of a socket.
 	windowBytes = maxMessageBytes
 )
 
 // Config configures a [Client].
 type Config struct {
-	// Endpoint is the address of the runtime, such as
-	// unix:///run/containerd/containerd.sock. It may be any target of gRPC. Required.
+	// Endpoint is the address of the runtime, such as unix:///run/containerd/containerd.sock.
+	// Any gRPC target is valid. Required.
 	Endpoint string
-	// DialOptions are added to those of the client and override them: an interceptor that
-	// counts calls, such as that of package metrics, or a dialer.
+	// DialOptions are added to the client's own and override them, for example a dialer or an
+	// interceptor that counts calls, such as that of package metrics.
 	DialOptions []grpc.DialOption
 }
 
@@ -44,8 +44,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Client calls a container runtime. Make it with [New]; all methods are safe for
-// concurrent use.
+// Client calls a container runtime. Create it with [New]. All methods are safe for concurrent
+// use.
 type Client struct {
 	conn    *grpc.ClientConn
 	runtime runtimeapi.RuntimeServiceClient
@@ -53,7 +53,7 @@ type Client struct {
 	lister  *wirelist.Lister
 }
 
-// New returns a client that has not connected yet. It must be closed.
+// New returns a Client that has not connected yet. The caller must close it.
 func New(cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("cri: invalid config: %w", err)
@@ -63,10 +63,10 @@ func New(cfg Config) (*Client, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)),
 		grpc.WithStaticStreamWindowSize(windowBytes),
 		grpc.WithStaticConnWindowSize(windowBytes),
-		grpc.WithDisableRetry(), // no retries are configured; gRPC would prepare for them
+		grpc.WithDisableRetry(), // no retries are configured; this saves gRPC the preparation for them
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
-			MinConnectTimeout: connectTimeout, // otherwise it is the delay of the back-off
+			MinConnectTimeout: connectTimeout, // otherwise the back-off delay is used
 		}),
 	}, cfg.DialOptions...)...)
 	if err != nil {
@@ -84,12 +84,12 @@ func New(cfg Config) (*Client, error) {
 // Close closes the connection. Calls in progress and later ones return Canceled.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Lister returns the lister of this client, always the same one. It is for one user that
-// lists again and again with one filter; [Client.ListPodSandbox] and
-// [Client.ListContainers] are for all others.
+// Lister returns the lister of this client, always the same one. It is for a single user that
+// lists repeatedly with the same filter. All others use [Client.ListPodSandbox] and
+// [Client.ListContainers].
 func (c *Client) Lister() *wirelist.Lister { return c.lister }
 
-// call makes one RPC within limit.
+// call makes one RPC with a time limit.
 func call[Req, Resp any](ctx context.Context, limit time.Duration, rpc func(context.Context, Req, ...grpc.CallOption) (Resp, error), req Req) (Resp, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

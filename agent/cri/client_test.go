@@ -45,7 +45,7 @@ func runPod(t *testing.T, c runtime, name, image string) ran {
 	return r
 }
 
-// view is what a runtime answers to all questions about one pod.
+// view has the responses of a runtime about one pod.
 func view(t *testing.T, c runtime, pod ran) (all []string) {
 	t.Helper()
 	add := func(answer any, err error) {
@@ -74,7 +74,7 @@ func view(t *testing.T, c runtime, pod ran) (all []string) {
 	return all
 }
 
-func TestClient_AnswersAsTheRuntime(t *testing.T) {
+func TestClient_ReturnsResponsesOfTheRuntime(t *testing.T) {
 	t.Parallel()
 	node := newNode(t, fakecri.Config{Images: fakecri.DemoImages(), Programs: fakecri.DemoPrograms()})
 	c := newClient(t, criclient.Config{Endpoint: serve(t, node)})
@@ -114,7 +114,7 @@ func TestClient_AnswersAsTheRuntime(t *testing.T) {
 	require.Nil(t, image.GetImage())
 }
 
-// squeeze removes the spaces, which the text form of messages puts in at random.
+// squeeze removes the spaces that the text form of messages contains at random places.
 func squeeze(all []string) (without []string) {
 	for _, s := range all {
 		without = append(without, strings.ReplaceAll(s, " ", ""))
@@ -122,7 +122,7 @@ func squeeze(all []string) (without []string) {
 	return without
 }
 
-func TestClient_ErrorsAreTheRuntimes(t *testing.T) {
+func TestClient_ErrorsAreReturnedUnchanged(t *testing.T) {
 	t.Parallel()
 	node := newNode(t, fakecri.Config{})
 	c := newClient(t, criclient.Config{Endpoint: serve(t, node)})

@@ -25,32 +25,33 @@ func (c *Client) StartContainer(ctx context.Context, containerID string) error {
 	return err
 }
 
-// StopContainer stops a container: the runtime kills it if it still runs after timeout
-// seconds. The call has this time in addition to that of other calls.
+// StopContainer stops a container: the runtime kills it if it still runs after timeout seconds.
+// This time is added to the timeout of the call.
 func (c *Client) StopContainer(ctx context.Context, containerID string, timeout int64) error {
-	limit := callTimeout + time.Duration(min(timeout, math.MaxInt32))*time.Second // a pod may ask for more than a Duration holds
+	limit := callTimeout + time.Duration(min(timeout, math.MaxInt32))*time.Second // a pod's grace period may exceed the range of a Duration
 	_, err := call(ctx, limit, c.runtime.StopContainer, &runtimeapi.StopContainerRequest{ContainerId: containerID, Timeout: timeout})
 	return err
 }
 
-// RemoveContainer removes a container, running or not.
+// RemoveContainer removes a container, even if it is running.
 func (c *Client) RemoveContainer(ctx context.Context, containerID string) error {
 	_, err := call(ctx, callTimeout, c.runtime.RemoveContainer, &runtimeapi.RemoveContainerRequest{ContainerId: containerID})
 	return err
 }
 
-// ListContainers returns the containers that match the filter; nil matches all.
+// ListContainers returns the containers that match the filter. A nil filter matches all.
 func (c *Client) ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
 	r, err := call(ctx, callTimeout, c.runtime.ListContainers, &runtimeapi.ListContainersRequest{Filter: filter})
 	return r.GetContainers(), err
 }
 
-// ContainerStatus returns the status of a container, NotFound if it does not exist.
+// ContainerStatus returns the status of a container. The error has the code NotFound if it does
+// not exist.
 func (c *Client) ContainerStatus(ctx context.Context, containerID string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
 	return call(ctx, callTimeout, c.runtime.ContainerStatus, &runtimeapi.ContainerStatusRequest{ContainerId: containerID, Verbose: verbose})
 }
 
-// ListContainerStats returns what the containers that match the filter use.
+// ListContainerStats returns the resource usage of the containers that match the filter.
 func (c *Client) ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
 	r, err := call(ctx, callTimeout, c.runtime.ListContainerStats, &runtimeapi.ListContainerStatsRequest{Filter: filter})
 	return r.GetStats(), err
@@ -64,15 +65,15 @@ func (c *Client) UpdateContainerResources(ctx context.Context, containerID strin
 	return err
 }
 
-// ReopenContainerLog has the runtime open the log of a container anew after a rotation.
+// ReopenContainerLog makes the runtime reopen the log of a container after a rotation.
 func (c *Client) ReopenContainerLog(ctx context.Context, containerID string) error {
 	_, err := call(ctx, callTimeout, c.runtime.ReopenContainerLog, &runtimeapi.ReopenContainerLogRequest{ContainerId: containerID})
 	return err
 }
 
-// ExecSync runs a command in a container and returns its output. An exit code other than 0
-// is a [utilexec.CodeExitError], beside the output. The timeout is rounded up to whole
-// seconds; with 0 the call ends only with ctx.
+// ExecSync runs a command in a container and returns its output. For an exit code other than 0
+// it also returns a [utilexec.CodeExitError]. The timeout is rounded up to whole seconds; with
+// 0 the call only ends with ctx.
 func (c *Client) ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout, stderr []byte, err error) {
 	seconds := int64((timeout + time.Second - 1) / time.Second)
 	if seconds > 0 {
@@ -90,7 +91,7 @@ func (c *Client) ExecSync(ctx context.Context, containerID string, cmd []string,
 	return r.GetStdout(), r.GetStderr(), err
 }
 
-// Exec returns the URL of a stream to a command that runs in a container.
+// Exec returns the URL of a stream to a command in a container.
 func (c *Client) Exec(ctx context.Context, request *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
 	return call(ctx, callTimeout, c.runtime.Exec, request)
 }

@@ -36,7 +36,7 @@ func (r *recorder) intercept() grpc.DialOption {
 	})
 }
 
-// expected is what a method of the client must send.
+// expected is the request that a method of the client must send.
 type expected struct {
 	do      func(context.Context, *criclient.Client) error
 	request proto.Message
@@ -45,7 +45,7 @@ type expected struct {
 
 func second[A any](_ A, err error) error { return err }
 
-// expectations has each unary call, by the name of its method.
+// expectations has each unary call by the name of its method.
 func expectations() map[string]expected {
 	all := sandboxCalls()
 	maps.Copy(all, containerCalls())

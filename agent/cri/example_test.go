@@ -13,8 +13,8 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// A client of a node in memory that serves a socket. A real runtime has its own, such as
-// /run/containerd/containerd.sock.
+// This client calls an in-memory node that serves a socket. A real runtime has its own socket,
+// such as /run/containerd/containerd.sock.
 func ExampleClient() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {

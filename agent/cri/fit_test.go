@@ -17,8 +17,8 @@ import (
 	"github.com/kubeparts/kubeparts/pleg"
 )
 
-// runtime is all that the managers, the kubelet's HTTP API and an agent's health check call.
-// fakecri.Node proves that its methods are those of k8s.io/cri-api.
+// runtime has all methods that the managers, the kubelet's HTTP API and an agent's health check
+// call. fakecri.Node shows that their signatures are those of k8s.io/cri-api.
 type runtime interface {
 	Version(ctx context.Context, apiVersion string) (*runtimeapi.VersionResponse, error)
 	Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error)

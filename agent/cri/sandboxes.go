@@ -11,13 +11,13 @@ func (c *Client) Version(ctx context.Context, apiVersion string) (*runtimeapi.Ve
 	return call(ctx, callTimeout, c.runtime.Version, &runtimeapi.VersionRequest{Version: apiVersion})
 }
 
-// Status returns the conditions of the runtime, and with verbose its configuration.
+// Status returns the conditions of the runtime, and with verbose also its configuration.
 func (c *Client) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error) {
 	return call(ctx, callTimeout, c.runtime.Status, &runtimeapi.StatusRequest{Verbose: verbose})
 }
 
-// RunPodSandbox creates and starts a sandbox and returns its ID. It has twice the time of
-// other calls: the runtime may have to pull the sandbox's image.
+// RunPodSandbox creates and starts a sandbox and returns its ID. Its timeout is twice that of
+// other calls, because the runtime may have to pull the sandbox's image.
 func (c *Client) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, runtimeHandler string) (string, error) {
 	r, err := call(ctx, 2*callTimeout, c.runtime.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: runtimeHandler})
 	return r.GetPodSandboxId(), err
@@ -29,24 +29,25 @@ func (c *Client) StopPodSandbox(ctx context.Context, podSandboxID string) error 
 	return err
 }
 
-// RemovePodSandbox removes a sandbox and its containers, running or not.
+// RemovePodSandbox removes a sandbox and its containers, even if they are running.
 func (c *Client) RemovePodSandbox(ctx context.Context, podSandboxID string) error {
 	_, err := call(ctx, callTimeout, c.runtime.RemovePodSandbox, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: podSandboxID})
 	return err
 }
 
-// PodSandboxStatus returns the status of a sandbox, NotFound if it does not exist.
+// PodSandboxStatus returns the status of a sandbox. The error has the code NotFound if it does
+// not exist.
 func (c *Client) PodSandboxStatus(ctx context.Context, podSandboxID string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error) {
 	return call(ctx, callTimeout, c.runtime.PodSandboxStatus, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: podSandboxID, Verbose: verbose})
 }
 
-// ListPodSandbox returns the sandboxes that match the filter; nil matches all.
+// ListPodSandbox returns the sandboxes that match the filter. A nil filter matches all.
 func (c *Client) ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
 	r, err := call(ctx, callTimeout, c.runtime.ListPodSandbox, &runtimeapi.ListPodSandboxRequest{Filter: filter})
 	return r.GetItems(), err
 }
 
-// ListPodSandboxStats returns what the sandboxes that match the filter use.
+// ListPodSandboxStats returns the resource usage of the sandboxes that match the filter.
 func (c *Client) ListPodSandboxStats(ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
 	r, err := call(ctx, callTimeout, c.runtime.ListPodSandboxStats, &runtimeapi.ListPodSandboxStatsRequest{Filter: filter})
 	return r.GetStats(), err
@@ -62,12 +63,12 @@ func (c *Client) PortForward(ctx context.Context, request *runtimeapi.PortForwar
 	return call(ctx, callTimeout, c.runtime.PortForward, request)
 }
 
-// GetContainerEvents sends the events of containers to the channel. It calls opened, if
-// that is not nil, when the stream is open, and returns when the stream breaks or ctx is
-// done. It has no other deadline.
+// GetContainerEvents sends the events of containers to the channel. It calls opened, if not
+// nil, when the stream is open. It returns when the stream breaks or ctx is done, and has no
+// other deadline.
 func (c *Client) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, opened func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // frees the stream
+	defer cancel() // releases the stream
 	stream, err := c.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/host"
 )
 
-// The machine of this process, at an address that its network interfaces do not have.
+// This is the machine of this process with a replaced address.
 func ExampleLocal() {
 	h, err := host.Local(host.LocalConfig{NodeName: "node-1", Root: "/var/lib/agent", PodLogs: "/var/log/pods"})
 	if err != nil {

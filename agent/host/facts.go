@@ -21,10 +21,10 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-// reader reads the facts about a machine. The constant ones are read with the first call.
+// reader reads the facts about a machine. Constant facts are read in the first call.
 type reader struct {
 	machine    machine
-	root       string // the agent's
+	root       string // root folder of the agent
 	resolvConf string // empty without lookups
 	constant   func() Facts
 }
@@ -38,7 +38,7 @@ func newReader(c LocalConfig) *reader {
 	return r
 }
 
-// readConstant returns the facts that do not change while the machine runs.
+// readConstant returns the facts that do not change while the machine is running.
 func (r *reader) readConstant() Facts {
 	return Facts{
 		Capacity: corev1.ResourceList{
@@ -60,7 +60,7 @@ func (r *reader) readConstant() Facts {
 	}
 }
 
-// read returns the present facts. The error names every file that could not be read.
+// read returns the current facts. The error names every file that could not be read.
 func (r *reader) read(ctx context.Context) (Facts, error) {
 	f := r.constant()
 	capacity := f.Capacity.DeepCopy()
@@ -89,7 +89,7 @@ func (r *reader) read(ctx context.Context) (Facts, error) {
 	return f, errors.Join(errMemory, errDisk, errPages, errAddresses, errHosts)
 }
 
-// firstText returns the text in the first of the files that has any.
+// firstText returns the text of the first file that has any.
 func (r *reader) firstText(names ...string) string {
 	for _, name := range names {
 		data, err := os.ReadFile(r.machine.path(name))
@@ -101,8 +101,8 @@ func (r *reader) firstText(names ...string) string {
 	return ""
 }
 
-// osImage returns the name of the operating system in the text of its os-release file, as
-// cAdvisor does. An unknown text has no name.
+// osImage returns the name of the operating system from the text of its os-release file, as
+// cAdvisor does. It returns "Linux" if the text has no name.
 func osImage(release string) string {
 	for line := range strings.Lines(release) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "PRETTY_NAME="); ok {
@@ -115,8 +115,8 @@ func osImage(release string) string {
 	return ""
 }
 
-// diskBytes returns the size of the filesystem that holds path, or will hold it: if path
-// does not exist, the nearest existing parent counts.
+// diskBytes returns the size of the filesystem of path. If path does not exist, it uses the
+// nearest existing parent.
 func diskBytes(ctx context.Context, path string) (int64, error) {
 	usage, err := imagegc.PathFS(path).Usage(ctx)
 	if parent := filepath.Dir(path); errors.Is(err, fs.ErrNotExist) && parent != path {
@@ -128,8 +128,8 @@ func diskBytes(ctx context.Context, path string) (int64, error) {
 	return int64(min(usage.CapacityBytes, math.MaxInt64)), nil
 }
 
-// addresses returns the first global unicast address of each family, IPv4 first. A machine
-// without any has its loopback address.
+// addresses returns the first global unicast address of each family, IPv4 first. Without any it
+// returns the loopback address.
 func addresses(interfaces func() ([]net.Addr, error)) ([]netip.Addr, error) {
 	all, err := interfaces()
 	if err != nil {

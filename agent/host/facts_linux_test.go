@@ -56,7 +56,7 @@ func TestFacts_AreThoseOfTheMachine(t *testing.T) {
 	}, f)
 }
 
-func TestFacts_ThatCanChangeAreReadEachTime(t *testing.T) {
+func TestFacts_ChangingFactsAreReadEachTime(t *testing.T) {
 	root := newMachine(t)
 	h := local(t, root, host.LocalConfig{Root: root})
 	before, err := h.Facts(t.Context())
@@ -92,7 +92,7 @@ func TestFacts_BelongToTheCaller(t *testing.T) {
 	require.Equal(t, "4", quantities(again.Capacity)["cpu"])
 }
 
-func TestFacts_BesideAnErrorHaveWhatCouldBeRead(t *testing.T) {
+func TestFacts_PartialFactsWithAnError(t *testing.T) {
 	root := newMachine(t)
 	require.NoError(t, os.Remove(filepath.Join(root, "proc/meminfo")))
 	write(t, filepath.Join(root, hugePages("2048kB")), "many\n")

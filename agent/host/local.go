@@ -20,37 +20,35 @@ import (
 
 // LocalConfig configures [Local]. The zero value is valid.
 type LocalConfig struct {
-	// Runtime returns what containers use. Optional; without it figures of pods come from
-	// cgroups and folders only.
+	// Runtime returns the resource usage of containers. If nil, figures of pods only come from
+	// cgroups and folders. Optional.
 	Runtime stats.Runtime
-	// Images returns which filesystem holds the images. Optional; without it
-	// [Host].ImageFS is nil.
+	// Images returns the filesystem of the images. If nil, [Host].ImageFS is nil. Optional.
 	Images stats.ImageService
 	// NodeName is the name of the node in the stats summary.
 	NodeName string
 
-	// Root is the agent's root directory, an absolute path: "pods" in it has the volumes of
-	// pods. Its filesystem is the node's ephemeral storage. It need not exist yet. Empty:
+	// Root is the agent's root directory, an absolute path: its folder "pods" has the volumes
+	// of pods. Its filesystem is the node's ephemeral storage. It need not exist yet. If empty,
 	// the agent has no volumes, and the filesystem of / is the ephemeral storage.
 	Root string
-	// PodLogs is the folder of the pods' logs, an absolute path. Empty: the disk usage of
+	// PodLogs is the folder of the pods' logs, an absolute path. If empty, the disk usage of
 	// logs is not measured.
 	PodLogs string
-	// PodsCgroup is the cgroup of all pods, such as "/kubepods.slice". Default: that or
-	// "/kubepods", whichever exists.
+	// PodsCgroup is the cgroup of all pods. Default: "/kubepods.slice" or "/kubepods",
+	// whichever exists.
 	PodsCgroup string
-	// ResolvConf is the path of the machine's resolv.conf, absolute. Default
-	// /etc/resolv.conf.
+	// ResolvConf is the absolute path of the machine's resolv.conf. Default /etc/resolv.conf.
 	ResolvConf string
-	// NoLookups is the kubelet's empty resolvConf: see [Facts].NoLookups. ResolvConf has to
-	// be empty then.
+	// NoLookups corresponds to an empty resolvConf of the kubelet: see [Facts].NoLookups.
+	// ResolvConf must then be empty.
 	NoLookups bool
 
-	// Thresholds are the agent's eviction thresholds. While the node is below one of them,
-	// the figures of pods are newer than the measurement that found this.
+	// Thresholds are the agent's eviction thresholds. While the node is below one of them, the
+	// figures of pods are newer than the measurement that detected this.
 	Thresholds []eviction.Threshold
-	// VolumePeriod is the age at which the disk usage of a pod's volumes is measured again.
-	// Default 1m.
+	// VolumePeriod is the maximum age of the disk usage of a pod's volumes before it is
+	// measured again. Default 1m.
 	VolumePeriod time.Duration
 	// UsageEvents enables wake-ups by memory usage on cgroup v1: see [stats.Config].
 	UsageEvents bool
@@ -63,10 +61,10 @@ type LocalConfig struct {
 	machine machine // the zero value except in tests
 }
 
-// machine is where Local finds the machine.
+// machine is the location of the machine's files.
 type machine struct {
-	root       string                     // the folder that has /proc, /sys and /etc
-	interfaces func() ([]net.Addr, error) // the addresses of its network interfaces
+	root       string                     // the folder that contains /proc, /sys and /etc
+	interfaces func() ([]net.Addr, error) // returns the addresses of the network interfaces
 }
 
 // noFolder is a path at which nothing exists.
@@ -81,13 +79,13 @@ func (c LocalConfig) Validate() error {
 		{"PodsCgroup", c.PodsCgroup},
 		{"ResolvConf", c.ResolvConf},
 	} {
-		// The path of a cgroup begins with a slash on every system.
+		// The path of a cgroup starts with a slash on every operating system.
 		if f.path != "" && !filepath.IsAbs(f.path) && f.path[0] != '/' {
 			errs = append(errs, fmt.Errorf("field %s: path %q is not absolute", f.name, f.path))
 		}
 	}
 	if c.NoLookups && c.ResolvConf != "" {
-		errs = append(errs, fmt.Errorf("field NoLookups: excludes ResolvConf %q", c.ResolvConf))
+		errs = append(errs, fmt.Errorf("field NoLookups: can't be combined with ResolvConf %q", c.ResolvConf))
 	}
 	if c.VolumePeriod < 0 {
 		errs = append(errs, fmt.Errorf("field VolumePeriod: %v is negative", c.VolumePeriod))
@@ -95,6 +93,7 @@ func (c LocalConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
+// withDefaults returns c with the defaults of the fields that are not set.
 func (c LocalConfig) withDefaults() LocalConfig {
 	c.Root = cmp.Or(c.Root, "/")
 	c.PodLogs = cmp.Or(c.PodLogs, noFolder)
@@ -114,9 +113,9 @@ func (c LocalConfig) withDefaults() LocalConfig {
 // path returns the path of a file of the machine.
 func (m machine) path(name string) string { return filepath.Join(m.root, name) }
 
-// Local returns the machine of this process. It opens and starts nothing: each capability
-// reads what it needs when it is used. On Linux the Host has every capability, except
-// ImageFS if c has no Images. On other systems it has Facts alone.
+// Local returns the Host of this process's machine. It opens and starts nothing: each
+// capability reads its files when it is used. On Linux the Host has every capability, except
+// ImageFS if c has no Images. On other operating systems it only has Facts.
 func Local(c LocalConfig) (*Host, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("host: invalid config: %w", err)

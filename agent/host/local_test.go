@@ -42,7 +42,7 @@ func TestValidate_ReportsEveryProblem(t *testing.T) {
 field PodLogs: path "logs" is not absolute
 field PodsCgroup: path "kubepods" is not absolute
 field ResolvConf: path "resolv.conf" is not absolute
-field NoLookups: excludes ResolvConf "resolv.conf"
+field NoLookups: can't be combined with ResolvConf "resolv.conf"
 field VolumePeriod: -1s is negative`)
 	_, fromLocal := host.Local(c)
 	require.EqualError(t, fromLocal, "host: invalid config: "+err.Error())

@@ -16,8 +16,7 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// processors returns the number of processors that are online. The process of the agent may
-// be restricted to fewer of them.
+// processors returns the number of online CPUs. The agent's process may be restricted to fewer.
 func (r *reader) processors() int {
 	online, err := cpuset.Parse(r.firstText("/sys/devices/system/cpu/online"))
 	if err != nil || online.IsEmpty() {
@@ -43,8 +42,8 @@ func (r *reader) readMemory() (memory, error) {
 	return m, nil
 }
 
-// parseMeminfo returns the sizes in the text of /proc/meminfo. A size that is missing or
-// malformed is 0.
+// parseMeminfo returns the sizes in the text of /proc/meminfo. A missing or malformed size is
+// 0.
 func parseMeminfo(text string) (m memory) {
 	for line := range strings.Lines(text) {
 		name, rest, _ := strings.Cut(line, ":")
@@ -68,8 +67,7 @@ func kibibytes(size string) int64 {
 	return n << 10
 }
 
-// addHugePages adds a resource for each size of huge pages that the kernel supports.
-// Without huge pages in the kernel it adds none.
+// addHugePages adds a resource for each size of huge pages that the kernel supports, if any.
 func (r *reader) addHugePages(capacity corev1.ResourceList) error {
 	dir := r.machine.path("/sys/kernel/mm/hugepages")
 	sizes, err := os.ReadDir(dir)
@@ -96,7 +94,7 @@ func (r *reader) addHugePages(capacity corev1.ResourceList) error {
 	return nil
 }
 
-// readNumber returns the number in a file, which is not negative.
+// readNumber returns the non-negative number in a file.
 func readNumber(path string) (int64, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

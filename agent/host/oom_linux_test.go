@@ -15,7 +15,7 @@ import (
 )
 
 // watchCounters calls kill while the Host watches the counters of cgroups below root, and
-// returns in which cgroups it saw kills.
+// returns the cgroups in which it detected kills.
 func watchCounters(t *testing.T, source oomwatch.Source, kill func()) (cgroups []string, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -39,7 +39,7 @@ func TestRun_ClosesTheFilesAtItsEnd(t *testing.T) {
 		synctest.Wait()
 		require.Empty(b, openFiles(b, b.root))
 
-		const closed = "host: statistics are closed: the host's Run has returned"
+		const closed = "host: statistics are not available any more: the host's Run has returned"
 		_, err := b.host.Stats.Node(b.Context())
 		require.EqualError(b, err, closed)
 		_, err = b.host.Stats.Pods(b.Context(), nil)
@@ -52,7 +52,7 @@ func TestRun_ClosesTheFilesAtItsEnd(t *testing.T) {
 	})
 }
 
-func TestRun_AMeasurementThatOutlivesItClosesTheFiles(t *testing.T) {
+func TestRun_LaterMeasurementClosesTheFiles(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.runtime.answer(3*time.Second, nil)
 		done := make(chan error)

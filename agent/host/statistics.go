@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// quietPeriod is the time between two refreshes while no caller needs fresher figures.
-	// A refresh makes two calls of the runtime. The kubelet makes them every 10 s.
-	quietPeriod = time.Minute
-	// limitsAge is the age up to which figures of pods are compared with their limits. It is
-	// slightly less than the time between two such comparisons.
+	// idlePeriod is the time between two refreshes while no caller needs newer figures. A
+	// refresh makes two calls of the runtime. The kubelet makes them every 10 s.
+	idlePeriod = time.Minute
+	// limitsAge is the maximum age of pod figures that are compared with limits. It is slightly
+	// less than the time between two comparisons.
 	limitsAge = 9 * time.Second
-	// patience is how long Pods waits for fresher figures. Afterwards it returns the old
-	// ones: a runtime that hangs must not prevent evictions.
-	patience = 2 * time.Second
+	// freshTimeout is how long Pods waits for newer figures before it returns the old ones: a
+	// runtime that hangs must not prevent evictions.
+	freshTimeout = 2 * time.Second
 )
 
 // statistics measures the node and its pods. It refreshes the figures of pods when a caller
@@ -39,12 +39,12 @@ type statistics struct {
 	log        *slog.Logger
 	refresh    *loop.Loop
 
-	// The provider uses the memory of these results again with the next call.
+	// The next call of the provider reuses the memory of these results.
 	nodeResult, podsResult sync.Mutex
 
-	mu        sync.Mutex    // guards what follows
-	short     time.Time     // when the last measurement of the node began, if it was below a threshold
-	refreshed time.Time     // when the last complete refresh began
+	mu        sync.Mutex    // guards the following fields
+	short     time.Time     // start of the last measurement of the node if it was below a threshold, otherwise zero
+	refreshed time.Time     // start of the last complete refresh
 	done      chan struct{} // closed at the end of the next refresh
 	users     int           // measurements in progress
 	closed    bool
@@ -78,10 +78,10 @@ func (s *statistics) run(ctx context.Context) error {
 			cause = err.Error()
 		}
 		if cause != "" && cause != logged {
-			s.log.WarnContext(ctx, "could not refresh all statistics, will retry", "retryIn", quietPeriod, "err", err)
+			s.log.WarnContext(ctx, "could not refresh all statistics, will retry", "retryIn", idlePeriod, "err", err)
 		}
 		logged = cause
-		return quietPeriod
+		return idlePeriod
 	})
 	if err != nil {
 		return fmt.Errorf("host: refresh statistics: %w", err)
@@ -101,18 +101,18 @@ func (s *statistics) complete(began time.Time) {
 	s.done = make(chan struct{})
 }
 
-// enter registers a measurement that keeps files of the provider open.
+// enter registers a measurement, which keeps files of the provider open.
 func (s *statistics) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return errors.New("host: statistics are closed: the host's Run has returned")
+		return errors.New("host: statistics are not available any more: the host's Run has returned")
 	}
 	s.users++
 	return nil
 }
 
-// leave ends a measurement. The last one after the end of run closes the provider.
+// leave unregisters a measurement. The last one after the end of run closes the provider.
 func (s *statistics) leave() {
 	s.mu.Lock()
 	s.users--
@@ -156,10 +156,10 @@ func (s *statistics) isShort(node eviction.NodeStats) bool {
 	})
 }
 
-// Pods measures pods by figures of the runtime that are fresh enough to choose a victim:
-// if the node is below a threshold, newer than the measurement that found this. Only the
-// runtime knows the memory of a pod that has no cgroup of its own, and the memory of a pod
-// that causes pressure grows by the second.
+// Pods measures pods with figures of the runtime that are new enough to select a pod for
+// eviction: if the node is below a threshold, newer than the measurement that detected this.
+// Only the runtime knows the memory of a pod without a cgroup, and the memory of a pod that
+// causes pressure grows by the second.
 func (s *statistics) Pods(ctx context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -172,8 +172,7 @@ func (s *statistics) Pods(ctx context.Context, pods []*corev1.Pod) ([]eviction.P
 	return slices.Clone(all), err
 }
 
-// awaitFresh waits until the figures of the runtime are fresh enough, but not longer than
-// patience.
+// awaitFresh waits until the figures of the runtime are new enough, but at most freshTimeout.
 func (s *statistics) awaitFresh(ctx context.Context) {
 	s.mu.Lock()
 	oldest := s.short
@@ -181,7 +180,7 @@ func (s *statistics) awaitFresh(ctx context.Context) {
 	if oldest.IsZero() {
 		oldest = s.clock.Now().Add(-limitsAge)
 	}
-	timer := s.clock.NewTimer(patience)
+	timer := s.clock.NewTimer(freshTimeout)
 	defer timer.Stop()
 	for {
 		s.mu.Lock()
@@ -210,7 +209,7 @@ func (s *statistics) Summary(ctx context.Context, pods []*corev1.Pod) (*statsapi
 	return s.provider.Summary(ctx, pods)
 }
 
-// Watch implements [eviction.Waker] by what the kernel offers.
+// Watch implements [eviction.Waker] with kernel events.
 func (s *statistics) Watch(ctx context.Context, levels func() []eviction.Level, wake func(reason string)) error {
 	if err := s.enter(); err != nil {
 		return err

@@ -145,14 +145,14 @@ func TestPods_FiguresAreAtMostNineSecondsOld(t *testing.T) {
 	})
 }
 
-func TestPods_WithoutCallersTheRuntimeIsAskedOnceAMinute(t *testing.T) {
+func TestPods_IdleRefreshIsOnceAMinute(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		time.Sleep(10*time.Minute + time.Second)
 		require.Equal(b, 11, b.runtime.count())
 	})
 }
 
-func TestPods_OfAShortNodeAreNewerThanTheLookThatFoundIt(t *testing.T) {
+func TestPods_BelowAThresholdAreNewerThanTheMeasurement(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		time.Sleep(time.Second)
 		b.available(200)
@@ -182,7 +182,7 @@ func TestPods_OfAShortNodeAreNewerThanTheLookThatFoundIt(t *testing.T) {
 	})
 }
 
-func TestPods_ARefreshThatBeganBeforeTheLookIsNotEnough(t *testing.T) {
+func TestPods_RefreshBeforeTheMeasurementIsNotUsed(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.runtime.answer(500*time.Millisecond, nil)
 		time.Sleep(time.Minute + 100*time.Millisecond) // the second refresh is under way
@@ -195,7 +195,7 @@ func TestPods_ARefreshThatBeganBeforeTheLookIsNotEnough(t *testing.T) {
 	})
 }
 
-func TestPods_ARuntimeThatHangsDelaysTwoSecondsAtMost(t *testing.T) {
+func TestPods_HungRuntimeDelaysAtMostTwoSeconds(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		time.Sleep(30 * time.Second)
 		b.runtime.answer(time.Hour, nil)
@@ -217,7 +217,7 @@ func TestPods_ARuntimeThatHangsDelaysTwoSecondsAtMost(t *testing.T) {
 	})
 }
 
-func TestPods_OfAHostThatDoesNotRunHaveNoFiguresOfTheRuntime(t *testing.T) {
+func TestPods_WithoutRunNoRuntimeFigures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bed{T: t, runtime: &slowRuntime{}}
 		b.host = local(t, newMachine(t), host.LocalConfig{Runtime: b.runtime})

@@ -76,7 +76,7 @@ func writeFile(t *testing.T, path string, data []byte) {
 	require.NoError(t, os.Rename(path+".new", path))
 }
 
-func TestTokenIsWantedFromAllButLivezAndThePage(t *testing.T) {
+func TestGuard_TokenIsRequiredExceptForLivezAndThePage(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
 	writeFile(t, file, []byte("s3cret\n"))
@@ -170,7 +170,7 @@ func certificate(t *testing.T, serial int64) (cert, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: bytes})
 }
 
-func TestCertificateIsReadAgainWhenItChanges(t *testing.T) {
+func TestCertificate_IsReloadedWhenItChanges(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	access := kubeletapi.Access{CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key")}
@@ -202,7 +202,7 @@ func TestCertificateIsReadAgainWhenItChanges(t *testing.T) {
 	require.Equal(t, "hello", body)
 }
 
-func TestOtherNamesOfLoopbackAreRefused(t *testing.T) {
+func TestGuard_RefusesOtherHostNames(t *testing.T) {
 	t.Parallel()
 	url, _ := run(t, kubeletapi.Config{Page: page("hello")})
 	for host, want := range map[string]int{
@@ -217,7 +217,7 @@ func TestOtherNamesOfLoopbackAreRefused(t *testing.T) {
 	}
 }
 
-func TestListenRefusesWhatOthersCanReach(t *testing.T) {
+func TestListen_RefusesReachableAddressesWithoutTLSAndToken(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	cert, key := certificate(t, 1)
@@ -251,25 +251,25 @@ func TestListenRefusesWhatOthersCanReach(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-func TestNewNamesEveryProblem(t *testing.T) {
+func TestNew_ReportsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := kubeletapi.New(kubeletapi.Config{
 		MaxStreams: -1, Checks: []kubeletapi.Check{{}}, Access: kubeletapi.Access{KeyFile: "k"},
 	})
-	require.ErrorContains(t, err, "field Agent: required")
+	require.ErrorContains(t, err, "field Agent is required")
 	require.ErrorContains(t, err, "MaxStreams")
 	require.ErrorContains(t, err, "Checks[0]")
 	require.ErrorContains(t, err, "CertFile and KeyFile must both be set")
 	empty := filepath.Join(t.TempDir(), "empty")
 	writeFile(t, empty, nil)
 	_, err = kubeletapi.New(kubeletapi.Config{Agent: &fake{}, Access: kubeletapi.Access{TokenFile: empty, CertFile: empty, KeyFile: "/nowhere"}})
-	require.ErrorContains(t, err, "want one word of ASCII")
+	require.ErrorContains(t, err, "must contain one word of printable ASCII characters")
 	require.ErrorContains(t, err, "/nowhere")
 	_, err = kubeletapi.New(kubeletapi.Config{Agent: &fake{}, Access: kubeletapi.Access{TokenFile: t.TempDir()}})
-	require.ErrorContains(t, err, "want a regular file")
+	require.ErrorContains(t, err, "must be a regular file")
 }
 
-func TestThousandConnectionsHarmNothing(t *testing.T) {
+func TestRun_ThousandConnections(t *testing.T) {
 	t.Parallel()
 	url, stop := run(t, kubeletapi.Config{Page: page("hello"), MaxConnections: 100})
 	address := strings.TrimPrefix(url, "http://")
@@ -303,7 +303,7 @@ func TestThousandConnectionsHarmNothing(t *testing.T) {
 	require.Less(t, time.Since(began), 8*time.Second)
 }
 
-func TestLargeHeadersAndOtherMethodsAreRefused(t *testing.T) {
+func TestRun_RefusesLargeHeadersAndOtherMethods(t *testing.T) {
 	t.Parallel()
 	url, _ := run(t, kubeletapi.Config{Page: page("hello"), Events: fixed{}})
 	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "http://"))

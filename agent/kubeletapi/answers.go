@@ -20,7 +20,7 @@ const (
 
 func (s *Server) configz(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.cfg.Configz()) }
 
-// wantsText reports whether a request prefers text to JSON.
+// wantsText reports whether the client prefers text to JSON.
 func wantsText(r *http.Request) (bool, error) {
 	switch output := r.URL.Query().Get("output"); output {
 	case "":
@@ -32,15 +32,15 @@ func wantsText(r *http.Request) (bool, error) {
 	}
 }
 
-// yes returns the value of a query that is true or false. A query without a value, as in
+// boolQuery returns the value of a boolean query parameter. A parameter without a value, as in
 // ?follow, is true.
-func yes(query url.Values, name string) (bool, error) {
+func boolQuery(query url.Values, name string) (bool, error) {
 	values := query[name]
 	switch {
 	case len(values) == 0:
 		return false, nil
 	case len(values) > 1:
-		return false, fmt.Errorf("%s: given %d times, want it once", name, len(values))
+		return false, fmt.Errorf("%s: given %d times, must be given once", name, len(values))
 	case values[0] == "":
 		return true, nil
 	}
@@ -51,7 +51,7 @@ func yes(query url.Values, name string) (bool, error) {
 	return v, nil
 }
 
-// statusError is an error with an HTTP status code. Other errors are answered with 500.
+// statusError is an error with an HTTP status code. Other errors have the status code 500.
 type statusError struct {
 	code    int
 	message string
@@ -60,7 +60,7 @@ type statusError struct {
 // Error returns the message for the client.
 func (e *statusError) Error() string { return e.message }
 
-// badRequest returns an error for a request that is not valid.
+// badRequest returns an error for an invalid request.
 func badRequest(err error) error { return badRequestf("%v", err) }
 
 func badRequestf(format string, args ...any) error {
@@ -72,7 +72,7 @@ func notFound(format string, args ...any) error {
 	return &statusError{code: http.StatusNotFound, message: fmt.Sprintf(format, args...)}
 }
 
-// prefers reports whether the Accept header names a before b. Its weights (q=) are ignored.
+// prefers reports whether the Accept header lists a before b. Weights (q=) are ignored.
 func prefers(r *http.Request, a, b string) bool {
 	for accepted := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		kind, _, err := mime.ParseMediaType(accepted)
@@ -87,7 +87,7 @@ func prefers(r *http.Request, a, b string) bool {
 	return false
 }
 
-// refuse answers with an error and its status code.
+// refuse responds with an error and its status code.
 func refuse(w http.ResponseWriter, err error) {
 	writeWithin(w, pageTimeout)
 	code := http.StatusInternalServerError
@@ -105,5 +105,5 @@ func writeJSON(w http.ResponseWriter, value any) {
 	}
 	w.Header().Set("Content-Type", jsonText)
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)+1))
-	_, _ = w.Write(append(data, '\n')) // the error is that of a client that has gone
+	_, _ = w.Write(append(data, '\n')) // it fails only if the client has disconnected
 }

@@ -48,7 +48,7 @@ func explained() *fake {
 	}
 }
 
-func TestAnswersAreJSONOrText(t *testing.T) {
+func TestResponses_JSONOrText(t *testing.T) {
 	t.Parallel()
 	cfg := kubeletapi.Config{
 		Agent:   explained(),
@@ -73,7 +73,7 @@ func TestAnswersAreJSONOrText(t *testing.T) {
 		{"/explain/ns/p", "", 200, `"why":["one\ntwo"]`},
 		{"/explain/ns/none", "", 404, `pod "none" not found in namespace "ns"`},
 		{"/explain/other/p", "", 404, `pod "p" not found in namespace "other"`},
-		{"/explain/ns/gone", "", 404, `pod "gone" not found in namespace "ns": it was removed just now`},
+		{"/explain/ns/gone", "", 404, `pod "gone" not found in namespace "ns": it was removed in the meantime`},
 		{"/explain/ns/broken", "", 500, "it can't be known\n"},
 		{"/explain/ns", "", 404, "not found"},
 	} {
@@ -102,7 +102,7 @@ func TestExplanation_IsReadableAsText(t *testing.T) {
 		"Events:\n  - "+at.Local().Format(time.TimeOnly)+" Warning R: m (3 times)\n", text)
 }
 
-func TestSummaryThatIsIncompleteIsServed(t *testing.T) {
+func TestSummary_IncompleteSummaryIsServed(t *testing.T) {
 	t.Parallel()
 	full := &statsapi.Summary{Node: statsapi.NodeStats{NodeName: "n", Fs: &statsapi.FsStats{}, CPU: &statsapi.CPUStats{}}, Pods: []statsapi.PodStats{{
 		PodRef: statsapi.PodReference{Name: "p"}, Memory: &statsapi.MemoryStats{}, EphemeralStorage: &statsapi.FsStats{},
@@ -123,10 +123,10 @@ func TestSummaryThatIsIncompleteIsServed(t *testing.T) {
 	}
 	code, body := ask(t, kubeletapi.Config{}, "/stats/summary")
 	require.Equal(t, http.StatusInternalServerError, code)
-	require.Equal(t, "the node could not be measured\n  nothing is measured\n", body)
+	require.Equal(t, "could not measure the node\n  nothing is measured\n", body)
 }
 
-func TestProfilesAreServedWhenAskedFor(t *testing.T) {
+func TestPprof_IsServedWhenEnabled(t *testing.T) {
 	t.Parallel()
 	url, _ := run(t, kubeletapi.Config{Pprof: true, Metrics: page("metrics"), ProbeMetrics: page("probes"), ResourceMetrics: page("resource")})
 	for path, want := range map[string]string{

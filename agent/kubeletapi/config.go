@@ -19,14 +19,14 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// Agent is the agent that the server asks. *agent.Agent implements it. All methods are called
-// by many requests at once. What they return is only read.
+// Agent is the agent behind the server. *agent.Agent implements it. Many requests call the
+// methods at once. Their results are only read.
 type Agent interface {
 	PodReader
 	NodeReader
 }
 
-// PodReader is what the server asks about pods.
+// PodReader returns pods, their probes and explanations.
 type PodReader interface {
 	Pods() []agent.Pod
 	Pod(types.UID) (agent.Pod, bool)
@@ -34,7 +34,7 @@ type PodReader interface {
 	Explain(context.Context, types.UID) (agent.Explanation, error)
 }
 
-// NodeReader is what the server asks about the node and the parts of the agent.
+// NodeReader returns the state of the node and of the agent's parts.
 type NodeReader interface {
 	Node() *corev1.Node
 	Health() []agent.Check
@@ -43,54 +43,54 @@ type NodeReader interface {
 	Plan(context.Context) (agent.Plan, error)
 }
 
-// Config configures a [Server]. Functions and handlers are called by many requests at once.
+// Config configures a [Server]. Many requests call the functions and handlers at once.
 type Config struct {
-	// Agent is the agent that is served. Required.
+	// Agent is the agent behind the server. Required.
 	Agent Agent
 
-	// Info returns the name and the version of the agent for /status. Default: all empty.
+	// Info returns the name and the version of the agent for /status. Default: an empty value.
 	Info func() api.Agent
 	// Runtime is the container runtime for /status.
 	Runtime api.Runtime
-	// Events is the log of events. Nil: /events does not exist, and pods are shown without
+	// Events is the log of events. If nil, /events does not exist, and pods are shown without
 	// events.
 	Events Events
-	// PodLogs is the directory of the logs of all pods, as in [agent.Config].PodLogs. Empty:
+	// PodLogs is the directory of the logs of all pods, as in [agent.Config].PodLogs. If empty,
 	// /logs does not exist.
 	PodLogs string
 	// Problems returns the problems of manifests for /status and /explain. Optional.
 	Problems func() []Problem
-	// Checks are checks of the program. They follow those of the agent in /healthz, /readyz
-	// and /status.
+	// Checks are additional checks of the program. They follow the agent's checks in /healthz,
+	// /readyz and /status.
 	Checks []Check
-	// Configz returns the configuration in use by the name of its kind, such as
-	// kubeletconfig. Nil: /configz does not exist.
+	// Configz returns the configuration in use by the name of its kind, such as kubeletconfig.
+	// If nil, /configz does not exist.
 	Configz func() map[string]any
-	// Metrics, ProbeMetrics and ResourceMetrics answer /metrics, /metrics/probes and
-	// /metrics/resource; Page answers /. A path whose handler is nil does not exist.
+	// Metrics, ProbeMetrics and ResourceMetrics serve /metrics, /metrics/probes and
+	// /metrics/resource; Page serves /. A path whose handler is nil does not exist.
 	Metrics, ProbeMetrics, ResourceMetrics, Page http.Handler
-	// Pprof serves /debug/pprof/.
+	// Pprof enables /debug/pprof/.
 	Pprof bool
 
-	// Access decides which clients are answered: see [Listen].
+	// Access decides which clients are allowed: see [Server.Listen].
 	Access Access
 	// MaxConnections and MaxStreams limit the open connections, and the streams among them.
-	// Defaults: 500, and 100 or half of MaxConnections if that is less. MaxStreams must be
-	// less than MaxConnections, because a stream is not closed for a new connection.
+	// Defaults: 500, and 100 or half of MaxConnections if that is less. MaxStreams must be less
+	// than MaxConnections, because a stream is not closed to make room for a new connection.
 	MaxConnections, MaxStreams int
-	// Clock is the time source. Default: the system clock. Deadlines of connections are in
-	// real time.
+	// Clock is the time source. Default: the system clock. Deadlines of connections use real
+	// time.
 	Clock clock.WithTicker
-	// Logger receives what clients are not told. Default: discard.
+	// Logger receives errors that clients do not see. Default: discard.
 	Logger *slog.Logger
 }
 
-// Access decides which clients are answered, and whether connections are encrypted.
+// Access decides which clients are allowed, and whether connections are encrypted.
 type Access struct {
-	// CertFile and KeyFile are the PEM files of the serving certificate and of its key.
-	// Both are set, or neither: then connections are not encrypted.
+	// CertFile and KeyFile are the PEM files of the serving certificate and its key. Set both,
+	// or neither to serve without encryption.
 	CertFile, KeyFile string
-	// TokenFile is the file of the bearer token that requests must have. While it can't be
+	// TokenFile is the file with the bearer token that requests must have. While it can't be
 	// read or has no token, all requests are refused. Default: requests need no token.
 	TokenFile string
 }
@@ -113,8 +113,8 @@ func (a Access) Validate() error {
 
 // Events is a log of events that clients can follow. *eventlog.Log implements it.
 type Events interface {
-	// After returns the events with higher numbers, the number for the next call, and
-	// whether no event between is missing.
+	// After returns the events with higher numbers, the number for the next call, and whether
+	// no event in between was deleted.
 	After(number uint64) (events []api.Event, next uint64, complete bool)
 	// Changed returns a channel that is closed when an event with a higher number exists.
 	Changed(number uint64) <-chan struct{}
@@ -122,9 +122,9 @@ type Events interface {
 	About(kind, namespace, name string, limit int) []api.Event
 }
 
-// Problem is a problem of a manifest. It is an error.
+// Problem is a problem of a manifest. It implements error.
 type Problem struct {
-	// File is the path of the file or its URL.
+	// File is the path or the URL of the manifest.
 	File string
 	// Err is the problem.
 	Err error
@@ -138,14 +138,15 @@ func (p Problem) Unwrap() error { return p.Err }
 
 // Check is a check of the program for /healthz, /readyz and /status.
 type Check struct {
-	// Name is shown by ?verbose, and leaves the check out with ?exclude=Name. Required.
+	// Name is shown by ?verbose; ?exclude=Name skips the check. Required.
 	Name string
-	// Run returns why the part is not well, or nil. It must not block. Required.
+	// Run returns why the check fails, nil if it passes. It must not block. Required.
 	Run func() error
-	// Notes returns lines for ?verbose that do not make the check fail. Optional.
+	// Notes returns lines for ?verbose that do not fail the check. Optional.
 	Notes func() []string
 }
 
+// withDefaults returns c with the defaults of the fields that are not set.
 func (c Config) withDefaults() Config {
 	c.MaxConnections = cmp.Or(c.MaxConnections, 500)
 	c.MaxStreams = cmp.Or(c.MaxStreams, min(100, c.MaxConnections/2))
@@ -168,7 +169,7 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	var errs []error
 	if c.Agent == nil {
-		errs = append(errs, errors.New("field Agent: required"))
+		errs = append(errs, errors.New("field Agent is required"))
 	}
 	if c.MaxConnections < 0 || c.MaxStreams < 0 {
 		errs = append(errs, errors.New("fields MaxConnections and MaxStreams: must not be negative"))

@@ -71,7 +71,7 @@ func TestLivez_SlowClientSurvivesAFlood(t *testing.T) {
 	})
 }
 
-func TestStream_StaysOpenWhenThePortIsFull(t *testing.T) {
+func TestStream_StaysOpenAtTheConnectionLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, stop := serve(t, kubeletapi.Config{Page: page("x"), Events: fixed{}, MaxConnections: 20})
 		stream, closeStream := p.ask(t, "/events?watch", "Accept: text/event-stream\r\n")
@@ -83,7 +83,7 @@ func TestStream_StaysOpenWhenThePortIsFull(t *testing.T) {
 	})
 }
 
-func TestPage_ClientThatReadsNothingIsCutOffSoon(t *testing.T) {
+func TestPage_ClientThatReadsNothingIsDisconnected(t *testing.T) {
 	for name, request := range map[string]string{
 		"page":        "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
 		"refusal":     "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n",

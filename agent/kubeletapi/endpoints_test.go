@@ -24,7 +24,7 @@ func everything() kubeletapi.Config {
 	}
 }
 
-// badRequests are what each endpoint must refuse: queries that follow the path. An
+// badRequests are requests that each endpoint must refuse: the queries after its path. An
 // endpoint that reads nothing of its request has none.
 func badRequests() map[string][]string {
 	output := []string{"output=xml", "output=Text"}
@@ -54,8 +54,8 @@ func badRequests() map[string][]string {
 	}
 }
 
-// TestEveryEndpointRefusesNonsense fails for one that is new and has no case here.
-func TestEveryEndpointRefusesNonsense(t *testing.T) {
+// TestEndpoints_RefuseInvalidRequests fails for a new endpoint without a case here.
+func TestEndpoints_RefuseInvalidRequests(t *testing.T) {
 	t.Parallel()
 	cfg, want := everything(), badRequests()
 	v := reflect.ValueOf(cfg)
@@ -108,7 +108,7 @@ func raw(t *testing.T, url, request string) int {
 	return answer.StatusCode
 }
 
-func TestNobodyAsksAroundTheGuard(t *testing.T) {
+func TestGuard_CoversEveryEndpoint(t *testing.T) {
 	t.Parallel()
 	url, _ := run(t, everything())
 	for request, want := range map[string]int{

@@ -15,19 +15,19 @@ import (
 const (
 	eventStream = "text/event-stream"
 	jsonLines   = "application/x-ndjson"
-	// heartbeat is how often a stream without events writes. Without it neither side
-	// notices that the other has gone.
+	// heartbeat is the time between two writes on a stream without events. Without them,
+	// neither side would notice that the other has disconnected.
 	heartbeat = 15 * time.Second
 )
 
-// events answers with the stored events, and with ?watch also with later ones, as lines of JSON
-// or as server-sent events. ?since and Last-Event-ID are the number of the last event that the
-// client has.
+// events responds with the stored events as lines of JSON or as server-sent events, and with
+// ?watch also with later ones. ?since and Last-Event-ID are the number of the last event that
+// the client has received.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	sse := prefers(r, eventStream, jsonLines)
 	since, errSince := sinceOf(query.Get("since"), r.Header.Get("Last-Event-ID"))
-	watch, errWatch := yes(query, "watch")
+	watch, errWatch := boolQuery(query, "watch")
 	if err := errors.Join(errSince, errWatch); err != nil {
 		refuse(w, badRequest(err))
 		return
@@ -41,7 +41,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(eventLines(events, false))
 }
 
-// sinceOf parses the number of an event. A browser that reconnects sends the header, which wins.
+// sinceOf parses the number of an event. The header takes precedence: a browser sends it when
+// it reconnects.
 func sinceOf(query, header string) (uint64, error) {
 	text := query
 	if header != "" {
@@ -52,13 +53,13 @@ func sinceOf(query, header string) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("since=%q: want the number of an event", text)
+		return 0, fmt.Errorf("since=%q: must be the number of an event", text)
 	}
 	return n, nil
 }
 
-// watchEvents writes events until the client goes, the server stops, or events were deleted
-// before the client has received them.
+// watchEvents writes events until the client disconnects, the server stops, or events were
+// deleted before the client has received them.
 func (s *Server) watchEvents(w http.ResponseWriter, r *http.Request, since uint64, sse bool) {
 	kind := jsonLines
 	if sse {
@@ -89,7 +90,7 @@ func (s *Server) watchEvents(w http.ResponseWriter, r *http.Request, since uint6
 		if events, next, complete = s.cfg.Events.After(next); !complete {
 			_, _ = w.Write(eventLines([]api.Event{{
 				Number: before, Time: s.cfg.Clock.Now(), Type: "Warning", Reason: api.EventsLost, Kind: "Agent", Count: 1,
-				Message: fmt.Sprintf("too slow: events after number %d are lost to this reader; what is left comes with ?since=%d", before, before),
+				Message: fmt.Sprintf("the reader is too slow: events after number %d were deleted; continue with ?since=%d", before, before),
 			}}, sse))
 			flush(w)
 			return
@@ -103,7 +104,7 @@ func eventLines(events []api.Event, sse bool) []byte {
 	for i := range events {
 		data, err := json.Marshal(&events[i])
 		if err != nil {
-			continue // only times before the year 0 do not marshal
+			continue // only times before the year 0 can't be encoded
 		}
 		if sse {
 			fmt.Fprintf(&b, "id: %d\ndata: %s\n\n", events[i].Number, data)

@@ -30,7 +30,7 @@ func add(l *eventlog.Log, reason string) {
 	l.Add(api.Event{Kind: "Pod", Namespace: "ns", Name: "p", Type: "Normal", Reason: reason, Message: "<b>&"})
 }
 
-func TestEventsAreListedAfterANumber(t *testing.T) {
+func TestEvents_ListAfterANumber(t *testing.T) {
 	t.Parallel()
 	log := eventlog.New(eventlog.Config{})
 	for _, r := range []string{"One", "Two", "Three"} {
@@ -56,7 +56,7 @@ func TestEventsAreListedAfterANumber(t *testing.T) {
 	for _, bad := range []string{"x", "-1", "1.5", "99999999999999999999"} {
 		code, body := ask(t, cfg, "/events?watch&since="+bad)
 		require.Equal(t, http.StatusBadRequest, code)
-		require.Contains(t, body, "want the number of an event")
+		require.Contains(t, body, "must be the number of an event")
 	}
 }
 
@@ -83,7 +83,7 @@ func (c client) line() string {
 	return strings.TrimSuffix(text, "\n")
 }
 
-func TestEventsAreFollowedInBothForms(t *testing.T) {
+func TestEvents_WatchInBothForms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := eventlog.New(eventlog.Config{})
 		add(log, "One")
@@ -113,13 +113,13 @@ func TestEventsAreFollowedInBothForms(t *testing.T) {
 	})
 }
 
-func TestSlowReadersOfEventsAreDroppedWithAClearWord(t *testing.T) {
+func TestEvents_SlowReaderGetsEventsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := eventlog.New(eventlog.Config{Size: 2})
 		p, stop := serve(t, kubeletapi.Config{Events: log})
 		c, closeIt := p.ask(t, "/events?watch")
 		add(log, "One")
-		synctest.Wait() // the server writes, and nobody reads
+		synctest.Wait() // the server writes, and the client does not read
 		for i := range 10 {
 			add(log, fmt.Sprint("More", i))
 		}
@@ -133,7 +133,7 @@ func TestSlowReadersOfEventsAreDroppedWithAClearWord(t *testing.T) {
 		require.Error(t, err, "that was the last line")
 		require.NoError(t, closeIt())
 
-		// One that reads nothing at all is cut off.
+		// A client that reads nothing is disconnected.
 		c, closeIt = p.ask(t, "/events?watch")
 		add(log, "Again")
 		began := time.Now()
@@ -146,7 +146,7 @@ func TestSlowReadersOfEventsAreDroppedWithAClearWord(t *testing.T) {
 	})
 }
 
-func TestTooManyStreamsLeaveRoomForOthers(t *testing.T) {
+func TestStream_LimitLeavesRoomForOtherRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, stop := serve(t, kubeletapi.Config{Events: fixed{}, MaxStreams: 2})
 		_, closeFirst := p.ask(t, "/events?watch")

@@ -19,7 +19,7 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// startWeb runs one pod on a runtime in memory, and returns when it is ready. Stop ends the
+// startWeb runs one pod on an in-memory runtime, and returns when it is ready. Stop stops the
 // agent.
 func startWeb(events *eventlog.Log) (a *agent.Agent, stop func() error) {
 	node, err := fakecri.New(fakecri.Config{Images: fakecri.DemoImages(), Programs: fakecri.DemoPrograms()})
@@ -53,7 +53,7 @@ func startWeb(events *eventlog.Log) (a *agent.Agent, stop func() error) {
 	return a, func() error { cancel(); return <-ended }
 }
 
-// A server answers as a kubelet does, and in its own words. A program listens with
+// A server has endpoints of the kubelet and endpoints of its own. A program listens with
 // [kubeletapi.Server.Listen] and serves with [kubeletapi.Server.Run]; Handler is for tests.
 func Example() {
 	events := eventlog.New(eventlog.Config{})

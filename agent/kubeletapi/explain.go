@@ -14,7 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/internal/describe"
 )
 
-// explain answers with why a pod is in its state, and what comes next.
+// explain responds with why a pod is in its state, and what comes next.
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 	text, err := wantsText(r)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Server) explanation(ctx context.Context, namespace, name string) (api.E
 	e, err := s.cfg.Agent.Explain(ctx, pod.Spec.UID)
 	switch {
 	case errors.Is(err, agent.ErrUnknownPod):
-		return api.Explanation{}, notFound("pod %q not found in namespace %q: it was removed just now", name, namespace)
+		return api.Explanation{}, notFound("pod %q not found in namespace %q: it was removed in the meantime", name, namespace)
 	case err != nil && len(e.Why) == 0:
 		return api.Explanation{}, err
 	case err != nil:
@@ -56,7 +56,7 @@ func (s *Server) explanation(ctx context.Context, namespace, name string) (api.E
 		Why: []string{}, Next: []api.Step{}, Plan: strings.TrimSpace(e.Plan), Stays: e.Rank,
 	}
 	for _, p := range problems {
-		out.Why = append(out.Why, "a manifest has a problem, so its last good version counts: "+p)
+		out.Why = append(out.Why, "a manifest has a problem, its last valid version is in use: "+p)
 	}
 	out.Why = append(out.Why, e.Why...)
 	for _, step := range e.Next {
@@ -74,8 +74,8 @@ func badManifest(namespace, name string, problems []string) api.Explanation {
 	}
 }
 
-// problemsOf returns the problems of a manifest whose file has the pod's name, and those that
-// quote the name. A manifest that can't be parsed has no pod's name, only its file's.
+// problemsOf returns the problems of manifests whose file has the pod's name, and the problems
+// that quote the name. A manifest that can't be parsed has no pod name, only a file name.
 func (s *Server) problemsOf(name string) (lines []string) {
 	name = s.shortName(name)
 	for _, p := range s.cfg.Problems() {

@@ -71,7 +71,7 @@ func TestExplain_FindsThePodByItsName(t *testing.T) {
 	require.Equal(t, "1", explanationOf(t, kubeletapi.Config{Agent: noNode}, "web").Pod.UID)
 }
 
-func TestExplain_HasWhatTheAgentSays(t *testing.T) {
+func TestExplain_ReturnsTheAgentsExplanation(t *testing.T) {
 	t.Parallel()
 	p := podOf("p", agent.Ending, "c")
 	later := at.Add(time.Minute)
@@ -100,7 +100,7 @@ func TestExplain_ProblemsOfTheManifestComeFirst(t *testing.T) {
 		{File: "/etc/pods/web2.yaml", Err: errors.New(`pod "web2": no containers`)},
 	}
 	cfg := kubeletapi.Config{Agent: byUID(podOf("web-node1", agent.Admitted)), Problems: func() []kubeletapi.Problem { return problems }}
-	const prefix = "a manifest has a problem, so its last good version counts: "
+	const prefix = "a manifest has a problem, its last valid version is in use: "
 	want := []string{prefix + "/etc/pods/web.yaml: no containers", prefix + `/etc/pods/all.yaml: pod "web" is there twice`, "uid web-node1"}
 	require.Equal(t, want, explanationOf(t, cfg, "web").Why)
 	require.Equal(t, want, explanationOf(t, cfg, "web-node1").Why)

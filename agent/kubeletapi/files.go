@@ -16,42 +16,42 @@ import (
 )
 
 const (
-	// recheckPeriod is the minimum time between two checks of a file. Requests trigger
-	// checks, and there may be many requests.
+	// recheckPeriod is the minimum time between two checks of a file. Each request triggers a
+	// check, and there may be many requests.
 	recheckPeriod = time.Second
 	// maxFileBytes is more than the size of any certificate or token.
 	maxFileBytes = 1 << 20
 )
 
-// watched is a value that is parsed from files, again when they have changed.
+// watched is a value that is parsed from files, and parsed again when they have changed.
 type watched[T any] struct {
 	paths []string
 	parse func(data ...[]byte) (T, error)
 	log   *slog.Logger
-	// lapses reports that unusable files have no value. Otherwise the previous value stays,
-	// because a certificate may be half written.
-	lapses bool
-	value  atomic.Pointer[T] // nil: no value
+	// deleteOnError reports whether unusable files delete the value. Otherwise the previous value
+	// stays in use, because a certificate may be half written.
+	deleteOnError bool
+	value         atomic.Pointer[T] // nil: no value
 
-	// looking is held while the files are checked. Other requests use the previous value, so
+	// checking is held while the files are checked. Other requests use the previous value, so
 	// that they do not wait for a slow disk.
-	looking sync.Mutex
-	seen    []os.FileInfo
-	looked  time.Time
-	told    string // the last problem that was logged
+	checking    sync.Mutex
+	seen        []os.FileInfo
+	checkedAt   time.Time
+	lastProblem string // the last logged problem
 }
 
-// watch reads the files for the first time.
+// watch returns a watched value and reads the files for the first time.
 func watch[T any](log *slog.Logger, parse func(...[]byte) (T, error), paths ...string) (*watched[T], error) {
-	w := &watched[T]{paths: paths, parse: parse, log: log, seen: make([]os.FileInfo, len(paths)), looked: clock.RealClock{}.Now()}
+	w := &watched[T]{paths: paths, parse: parse, log: log, seen: make([]os.FileInfo, len(paths)), checkedAt: clock.RealClock{}.Now()}
 	return w, w.read()
 }
 
-// get returns the value, and false if there is none.
+// get returns the value, and false if there is no value.
 func (w *watched[T]) get() (value T, ok bool) {
-	if w.looking.TryLock() {
-		w.look(clock.RealClock{}.Now())
-		w.looking.Unlock()
+	if w.checking.TryLock() {
+		w.check(clock.RealClock{}.Now())
+		w.checking.Unlock()
 	}
 	if p := w.value.Load(); p != nil {
 		return *p, true
@@ -59,25 +59,25 @@ func (w *watched[T]) get() (value T, ok bool) {
 	return value, false
 }
 
-// look reads the files if they have changed. Callers hold looking.
-func (w *watched[T]) look(now time.Time) {
-	if now.Sub(w.looked) < recheckPeriod {
+// check reads the files if they have changed. Callers hold checking.
+func (w *watched[T]) check(now time.Time) {
+	if now.Sub(w.checkedAt) < recheckPeriod {
 		return
 	}
-	w.looked = now
-	if w.told == "" && !w.changed() {
+	w.checkedAt = now
+	if w.lastProblem == "" && !w.changed() {
 		return
 	}
-	before, problem := w.told, ""
+	before, problem := w.lastProblem, ""
 	if err := w.read(); err != nil {
 		problem = err.Error()
 	}
-	w.told = problem
+	w.lastProblem = problem
 	switch {
 	case problem == before:
 	case problem == "":
-		w.log.Info("the files are usable again", "files", w.paths)
-	case !w.lapses:
+		w.log.Info("the certificate or token files are usable again", "files", w.paths)
+	case !w.deleteOnError:
 		w.log.Error("could not reload the certificate, the previous one stays in use", "files", w.paths, "err", problem)
 	case before == "":
 		w.value.Store(nil)
@@ -113,18 +113,18 @@ func (w *watched[T]) read() error {
 	return nil
 }
 
-// warnOfReaders logs a warning if all users of this machine may read a secret.
+// warnOfReaders logs a warning if all users of this machine can read a secret.
 func warnOfReaders(path string, log *slog.Logger) {
 	if runtime.GOOS == "windows" {
 		return // the mode has no permissions
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o004 != 0 {
-		log.Warn("the file is readable by all users", "file", path, "mode", info.Mode().Perm().String())
+		log.Warn("a secret file is readable by all users of this machine", "file", path, "mode", info.Mode().Perm().String())
 	}
 }
 
-// readFile reads a regular file. It does not block on a pipe. It follows links, because the files
-// of a mounted Secret are links.
+// readFile reads a regular file. It does not block on a pipe. It follows symbolic links,
+// because the files of a mounted Secret are links.
 func readFile(path string) ([]byte, os.FileInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -136,13 +136,13 @@ func readFile(path string) ([]byte, os.FileInfo, error) {
 		return nil, nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxFileBytes {
-		return nil, nil, fmt.Errorf("%s: want a regular file of at most %d bytes", path, maxFileBytes)
+		return nil, nil, fmt.Errorf("%s: must be a regular file of at most %d bytes", path, maxFileBytes)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes))
 	return data, info, err
 }
 
-// fileCert is the certificate that two files have now.
+// fileCert is the current certificate in two files.
 type fileCert struct {
 	file *watched[*tls.Certificate]
 }
@@ -153,7 +153,7 @@ func newFileCert(certFile, keyFile string, log *slog.Logger) (*fileCert, error) 
 		return &cert, err
 	}, certFile, keyFile)
 	if err != nil {
-		return nil, fmt.Errorf("certificate: %w", err)
+		return nil, fmt.Errorf("load certificate: %w", err)
 	}
 	warnOfReaders(keyFile, log)
 	return &fileCert{file: w}, nil
@@ -163,7 +163,7 @@ func (c *fileCert) config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			cert, _ := c.file.get() // it keeps the previous one
+			cert, _ := c.file.get() // an unusable file keeps the previous certificate
 			return cert, nil
 		},
 	}

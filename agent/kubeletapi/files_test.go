@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSlowDiskHoldsUpNoRequest(t *testing.T) {
+func TestFiles_SlowDiskDelaysOnlyOneRequest(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "f")
 	require.NoError(t, os.WriteFile(file, []byte("one"), 0o600))
@@ -31,7 +31,7 @@ func TestSlowDiskHoldsUpNoRequest(t *testing.T) {
 	}, file)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, []byte("three"), 0o600))
-	w.looked = time.Time{} // it is time to look
+	w.checkedAt = time.Time{} // it is time to look
 	slow := make(chan string)
 	get := func() string {
 		text, _ := w.get()
@@ -45,7 +45,7 @@ func TestSlowDiskHoldsUpNoRequest(t *testing.T) {
 	require.Equal(t, "three", get())
 }
 
-func TestSpoiltFileIsToldOnce(t *testing.T) {
+func TestFiles_UnusableFileIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "f")
 	require.NoError(t, os.WriteFile(file, []byte("good"), 0o600))
@@ -65,7 +65,7 @@ func TestSpoiltFileIsToldOnce(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(step.text), 0o600))
 		for range 3 {
-			w.looked = time.Time{}
+			w.checkedAt = time.Time{}
 			text, ok := w.get()
 			require.True(t, ok)
 			require.Equal(t, step.want, text, step.text)
@@ -74,7 +74,7 @@ func TestSpoiltFileIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestSecretsThatEverybodyReadsAreTold(t *testing.T) {
+func TestNew_WarnsOfWorldReadableSecrets(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
 	for mode, told := range map[os.FileMode]bool{0o600: false, 0o640: false, 0o644: runtime.GOOS != "windows"} {
@@ -88,7 +88,7 @@ func TestSecretsThatEverybodyReadsAreTold(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoToken(t *testing.T) {
+func TestFileToken_InvalidTokens(t *testing.T) {
 	t.Parallel()
 	for text, ok := range map[string]bool{"t": true, "t\n": true, " t\r\n": true, "": false, "\n": false, "a b": false, "a\nb": false, "\x00": false, "a\x7f": false, "ü": false} {
 		_, err := parseToken([]byte(text))

@@ -26,8 +26,7 @@ var (
 // at is the time of everything in these tests.
 var at = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// fake is an agent that answers with what its fields have. A function that is nil answers with
-// nothing.
+// fake is an agent that returns the values of its fields. A nil function returns nothing.
 type fake struct {
 	pods    []agent.Pod
 	probes  []agent.Probe // of each pod
@@ -97,7 +96,7 @@ func podOf(name string, state agent.State, containers ...string) agent.Pod {
 	return agent.Pod{Spec: p, Source: "file", State: state, Runtime: &podcache.Status{UID: p.UID}}
 }
 
-// undefined returns the pod as if no source defined it any more.
+// undefined returns the pod without a source.
 func undefined(p agent.Pod) agent.Pod {
 	p.Source = ""
 	return p

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// guard refuses requests that Access does not allow, and sets the headers of all answers.
+// guard refuses requests that Access does not allow, and sets the headers of all responses.
 func (s *Server) guard(next http.Handler, loopback bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setAnswering(r.Context(), connState{})
@@ -25,13 +25,13 @@ func (s *Server) guard(next http.Handler, loopback bool) http.Handler {
 		writeWithin(w, pageTimeout)
 		switch {
 		case r.URL.Path == "/livez":
-		case r.URL.Path == "/" && s.token != nil && s.cfg.Page != nil: // it asks for the token and has no data
+		case r.URL.Path == "/" && s.token != nil && s.cfg.Page != nil: // the page asks for the token and contains no data
 		case s.token != nil && !s.token.allows(r.Header.Get("Authorization")):
 			h.Set("WWW-Authenticate", "Bearer")
-			http.Error(w, "this agent needs a token: Authorization: Bearer TOKEN", http.StatusUnauthorized)
+			http.Error(w, "this agent requires the header Authorization: Bearer TOKEN", http.StatusUnauthorized)
 			return
 		case s.token == nil && loopback && !loopbackName(r.Host):
-			http.Error(w, fmt.Sprintf("this agent answers on this machine only, and %q is not a name of this machine: use localhost", r.Host), http.StatusForbidden)
+			http.Error(w, fmt.Sprintf("this agent only serves this machine, and %q is not a name of this machine: use localhost", r.Host), http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -51,15 +51,15 @@ func loopbackName(host string) bool {
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
-// isLoopback reports whether only this machine can reach an address. That is true of an address
-// that is not TCP.
+// isLoopback reports whether only this machine can reach an address. It is true for addresses
+// that are not TCP.
 func isLoopback(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	return !ok || tcp.AddrPort().Addr().Unmap().IsLoopback()
 }
 
-// fileToken is the token that a file has now. While the file is missing or has no token, no
-// token is allowed: to delete the file is to revoke the token.
+// fileToken is the current token in a file. While the file is missing or has no token, no token
+// is allowed: deleting the file revokes the token.
 type fileToken struct {
 	file *watched[[sha256.Size]byte]
 }
@@ -67,25 +67,25 @@ type fileToken struct {
 func newFileToken(path string, log *slog.Logger) (*fileToken, error) {
 	w, err := watch(log, parseToken, path)
 	if err != nil {
-		return nil, fmt.Errorf("token: %w", err)
+		return nil, fmt.Errorf("load token: %w", err)
 	}
-	w.lapses = true
+	w.deleteOnError = true
 	warnOfReaders(path, log)
 	return &fileToken{file: w}, nil
 }
 
-// parseToken parses a token and returns its hash. To compare hashes takes the same time for all
+// parseToken parses a token and returns its hash. Comparing hashes takes the same time for all
 // tokens of any length.
 func parseToken(data ...[]byte) (sum [sha256.Size]byte, err error) {
 	token := strings.TrimSpace(string(data[0]))
 	// A header cannot contain any other token.
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return sum, errors.New("want one word of ASCII")
+		return sum, errors.New("must contain one word of printable ASCII characters")
 	}
 	return sha256.Sum256([]byte(token)), nil
 }
 
-// allows reports whether an Authorization header has the token.
+// allows reports whether an Authorization header contains the token.
 func (t *fileToken) allows(header string) bool {
 	scheme, token, _ := strings.Cut(header, " ")
 	want, ok := t.file.get()

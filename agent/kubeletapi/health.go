@@ -13,30 +13,29 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// alive is the check of /livez: it passes if the process answers.
+// alive is the check of /livez. It passes if the process responds.
 func alive() Check { return Check{Name: "ping", Run: func() error { return nil }} }
 
 func (s *Server) livezChecks() []Check { return []Check{alive()} }
 
-// notReadyPatience is how long the node may be not ready before that fails /healthz. The agent
-// makes it not ready when the runtime has not answered for 30 seconds, and at once when the
+// notReadyTimeout is how long the node may be not ready before /healthz fails. The agent makes
+// the node not ready when the runtime has not responded for 30 seconds, and at once when the
 // runtime reports that it or its network is not ready.
-const notReadyPatience = 30 * time.Second
+const notReadyTimeout = 30 * time.Second
 
-// healthzChecks returns the checks of /healthz. An error of the agent fails it if the agent must be
-// restarted, or if the node was not ready for a while.
+// healthzChecks returns the checks of /healthz. An error of the agent fails it if the agent
+// must be restarted, or if the node was not ready for notReadyTimeout.
 func (s *Server) healthzChecks() []Check {
 	ready := s.wasReady(s.cfg.Agent.Node())
 	return s.checks(func(c agent.Check) bool { return c.Fatal || !ready })
 }
 
-// readyzChecks returns the checks of /readyz, which every error fails.
+// readyzChecks returns the checks of /readyz. Every error fails it.
 func (s *Server) readyzChecks() []Check {
 	return s.checks(func(agent.Check) bool { return true })
 }
 
-// checks returns all checks. An error of the agent for which fails returns false becomes a
-// note.
+// checks returns all checks. An error of the agent becomes a note if fails returns false.
 func (s *Server) checks(fails func(agent.Check) bool) []Check {
 	all := []Check{alive()}
 	for _, c := range s.cfg.Agent.Health() {
@@ -51,17 +50,17 @@ func (s *Server) checks(fails func(agent.Check) bool) []Check {
 	return append(all, s.cfg.Checks...)
 }
 
-// wasReady reports whether the condition Ready of a node is true, or was a short time ago. A node
-// without conditions was not computed yet.
+// wasReady reports whether the condition Ready of a node is true, or was true within
+// notReadyTimeout. A node without conditions was not computed yet and counts as ready.
 func (s *Server) wasReady(node *corev1.Node) bool {
 	return node == nil || !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue &&
-			s.cfg.Clock.Since(c.LastTransitionTime.Time) >= notReadyPatience
+			s.cfg.Clock.Since(c.LastTransitionTime.Time) >= notReadyTimeout
 	})
 }
 
-// healthHandler answers "ok" if every check passes, else 503 and the checks that failed. With
-// ?verbose it names every check.
+// healthHandler responds with "ok" if every check passes, otherwise with 503 and the failed
+// checks. With ?verbose it lists every check.
 func healthHandler(endpoint string, checks func() []Check) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		query := r.URL.Query()
@@ -84,7 +83,7 @@ func healthHandler(endpoint string, checks func() []Check) http.HandlerFunc {
 }
 
 // healthReport runs the checks that are not excluded. It returns the lines of all checks, and
-// the lines of those that failed.
+// the lines of the failed ones.
 func healthReport(checks []Check, excluded []string) (string, string) {
 	var all, failed strings.Builder
 	for _, c := range checks {
@@ -106,8 +105,8 @@ func healthReport(checks []Check, excluded []string) (string, string) {
 		}
 	}
 	for _, name := range excluded {
-		// Not an error: a probe may be written for several versions of an agent, and would
-		// restart this one.
+		// This is not an error: a probe may be written for several versions of an agent, and an
+		// error would restart this one.
 		if !slices.ContainsFunc(checks, func(c Check) bool { return c.Name == name }) {
 			fmt.Fprintf(&all, "[?]%q is not a check of this agent\n", name)
 		}

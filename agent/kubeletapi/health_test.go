@@ -19,7 +19,7 @@ const (
 	unhealthy = http.StatusServiceUnavailable
 )
 
-func TestHealthEndpointsAnswerInTheKubeletsForm(t *testing.T) {
+func TestHealth_HasTheKubeletsForm(t *testing.T) {
 	t.Parallel()
 	good := kubeletapi.Check{Name: "good", Run: func() error { return nil }, Notes: func() []string { return []string{"one\ntwo"} }}
 	bad := kubeletapi.Check{Name: "bad", Run: func() error { return errors.New("it hurts") }}
@@ -94,7 +94,7 @@ func TestHealthz_FailsWhenTheNodeStaysNotReadyOrARestartHelps(t *testing.T) {
 	}
 }
 
-func TestReadyz_TheChecksOfTheProgramFollowThoseOfTheAgent(t *testing.T) {
+func TestReadyz_ProgramChecksFollowAgentChecks(t *testing.T) {
 	t.Parallel()
 	cfg := kubeletapi.Config{
 		Agent:  &fake{health: []agent.Check{{Name: "runtime"}, {Name: "sources", Err: errors.New("no answer yet")}}},

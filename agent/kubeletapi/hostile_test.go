@@ -21,7 +21,7 @@ import (
 
 const hostile = "x\n[+]forged ok\r\x1b[2J\u009b31m\u202e\u2028y\u2029\x00\xffz"
 
-func TestHostileTextBeginsNoLineOfAPage(t *testing.T) {
+func TestResponses_HostileTextCannotStartALine(t *testing.T) {
 	t.Parallel()
 	bad := errors.New(hostile)
 	p := podOf("p", agent.Admitted, "c")
@@ -75,7 +75,7 @@ func TestHostileTextBeginsNoLineOfAPage(t *testing.T) {
 	}
 }
 
-func TestHostileTextStaysInItsJSON(t *testing.T) {
+func TestResponses_HostileTextIsEscapedInJSON(t *testing.T) {
 	t.Parallel()
 	const want = "x\n[+]forged ok\r\x1b[2J\u009b31m\u202e\u2028y\u2029\x00\ufffdz"
 	log := eventlog.New(eventlog.Config{})

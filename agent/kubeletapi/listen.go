@@ -14,7 +14,7 @@ import (
 )
 
 // Listen listens on a TCP address for [Server.Run]. It returns an error for an address that
-// another machine can reach, unless [Config].Access has a certificate and a token.
+// other machines can reach, unless [Config].Access has a certificate and a token.
 func (s *Server) Listen(ctx context.Context, address string) (net.Listener, error) {
 	resolved, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
@@ -23,39 +23,39 @@ func (s *Server) Listen(ctx context.Context, address string) (net.Listener, erro
 	if err := s.mayListen(resolved); err != nil {
 		return nil, err
 	}
-	// The address that was checked, even if the name resolves to another one now.
+	// Use the address that was checked: the name may resolve to another one now.
 	return new(net.ListenConfig).Listen(ctx, "tcp", resolved.String())
 }
 
-// mayListen returns an error for an address that takes a certificate and a token that the server
-// does not have.
+// mayListen returns an error if addr requires a certificate and a token that the server does
+// not have.
 func (s *Server) mayListen(addr net.Addr) error {
 	if isLoopback(addr) || s.cert != nil && s.token != nil {
 		return nil
 	}
-	return fmt.Errorf("%s can be reached from other machines: a certificate and a token file are required", addr)
+	return fmt.Errorf("other machines can reach %s: a certificate and a token file are required", addr)
 }
 
-// connections has the open connections. When there are too many, it closes the connection whose
-// client was idle for the longest time, so that a new one is always accepted. Such a client
-// sends no request, or does not read its answer. Streams are not closed.
+// connections tracks the open connections. When there are too many, it closes the connection
+// whose client was idle for the longest time, so that a new one is always accepted. An idle
+// client sends no request, or does not read its response. Streams are not closed.
 type connections struct {
 	limit int
 
-	mu    sync.Mutex
-	open  map[net.Conn]connState
-	turns uint64 // the number of changes, which orders them
+	mu      sync.Mutex
+	open    map[net.Conn]connState
+	changes uint64 // number of changes; orders them
 
 	serving sync.WaitGroup // the goroutines of net/http that serve connections
 }
 
 // connState is the state of a connection.
 type connState struct {
-	since  uint64 // the change with which the state began
-	stream bool   // its request is answered by a stream
+	since  uint64 // number of the change that set the state
+	stream bool   // the response is a stream
 }
 
-// connKey is the key of a request's connection in its context.
+// connKey is the context key of a request's connection.
 type connKey struct{}
 
 // trackedConn is the value of connKey.
@@ -73,8 +73,8 @@ func (c *connections) label(ctx context.Context, conn net.Conn) context.Context 
 	return context.WithValue(ctx, connKey{}, trackedConn{c, conn})
 }
 
-// setAnswering records how the connection of a request is answered. Without Run a request has no
-// connection.
+// setAnswering records the kind of response on the connection of a request. Without Run, a
+// request has no connection.
 func setAnswering(ctx context.Context, state connState) {
 	if t, ok := ctx.Value(connKey{}).(trackedConn); ok {
 		t.pool.mu.Lock()
@@ -87,8 +87,8 @@ func setAnswering(ctx context.Context, state connState) {
 
 // set records a change of a connection. Callers hold mu.
 func (c *connections) set(conn net.Conn, state connState) {
-	c.turns++
-	state.since = c.turns
+	c.changes++
+	state.since = c.changes
 	c.open[conn] = state
 }
 
@@ -99,10 +99,10 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew, http.StateIdle:
 		c.set(conn, connState{})
-	case http.StateActive: // the first byte of a request, whose rest may never come
+	case http.StateActive: // first byte of a request; the rest may never arrive
 	case http.StateHijacked, http.StateClosed:
 		delete(c.open, conn)
-		c.serving.Done() // its goroutine does nothing more
+		c.serving.Done() // its goroutine has finished
 	}
 	if state == http.StateNew {
 		c.serving.Add(1)
@@ -112,11 +112,11 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// wait returns when no connection is served any more. No new one may come.
+// wait returns when no connection is being served. No new connection may be accepted meanwhile.
 func (c *connections) wait() { c.serving.Wait() }
 
-// closeOne closes the connection that changed least recently and is not a stream.
-// Callers hold mu.
+// closeOne closes the connection that changed least recently and is not a stream. Callers hold
+// mu.
 func (c *connections) closeOne() {
 	var oldest net.Conn
 	for conn, state := range c.open {
@@ -125,19 +125,19 @@ func (c *connections) closeOne() {
 		}
 	}
 	if oldest == nil {
-		return // cannot be: the new connection is not a stream
+		return // can't happen: the new connection is not a stream
 	}
 	delete(c.open, oldest)
 	if t, ok := oldest.(*tls.Conn); ok {
-		oldest = t.NetConn() // the Close of TLS waits for the client
+		oldest = t.NetConn() // tls.Conn.Close waits for the client
 	}
-	_ = oldest.Close() // the client has no use for an error
+	_ = oldest.Close() // the error does not matter
 }
 
 // profiles returns the endpoints of pprof.
 func (s *Server) profiles() []endpoint {
 	return []endpoint{
-		{"/debug/pprof/", slowly(http.HandlerFunc(pprof.Index))},
+		{"/debug/pprof/", withTimeLimit(http.HandlerFunc(pprof.Index))},
 		{"/debug/pprof/cmdline", http.HandlerFunc(pprof.Cmdline)},
 		{"/debug/pprof/symbol", http.HandlerFunc(pprof.Symbol)},
 		{"/debug/pprof/profile", s.stream(pprof.Profile)},
@@ -145,8 +145,8 @@ func (s *Server) profiles() []endpoint {
 	}
 }
 
-// slowly sets the time limit of an answer that is computed. It returns nil for nil.
-func slowly(next http.Handler) http.Handler {
+// withTimeLimit sets the time limit of a response that has to be computed. It returns nil for nil.
+func withTimeLimit(next http.Handler) http.Handler {
 	if next == nil {
 		return nil
 	}
@@ -156,14 +156,14 @@ func slowly(next http.Handler) http.Handler {
 	})
 }
 
-// writeWithin sets the time limit for the rest of an answer. The ignored error is that of a
-// writer without deadlines, in a test.
+// writeWithin sets the time limit for the rest of a response. Only a test's writer without
+// deadlines returns an error, which is ignored.
 func writeWithin(w http.ResponseWriter, limit time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(clock.RealClock{}.Now().Add(limit))
 }
 
-// unhurried removes the time limits of a request. The ignored errors are as in writeWithin.
-func unhurried(w http.ResponseWriter) {
+// removeTimeLimits removes the time limits of a request. It ignores errors as writeWithin does.
+func removeTimeLimits(w http.ResponseWriter) {
 	c := http.NewResponseController(w)
 	_ = c.SetReadDeadline(time.Time{})
 	_ = c.SetWriteDeadline(time.Time{})

@@ -13,8 +13,9 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// logs writes the log of a container. Its queries are those of the kubelet's containerLogs.
-// The names in the URL select a pod and a container, and are never part of a file's path.
+// logs responds with the log of a container. Its parameters are those of the kubelet's
+// containerLogs. The names in the URL select a pod and a container; they never become part of a
+// file path.
 func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	options, previous, err := parseLogQuery(r.URL.Query(), s.cfg.Clock.Now())
 	if err != nil {
@@ -31,8 +32,9 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	switch err := podlogs.Copy(r.Context(), out, source, options); {
 	case err == nil || r.Context().Err() != nil:
 	case out.written:
-		// The client has the status code already. This line shows that the log goes on.
-		fmt.Fprintf(w, "\nreading the log failed: %s\n", printable.Line(err.Error()))
+		// The client already has the status code. This line tells it that the log is
+		// incomplete.
+		fmt.Fprintf(w, "\nerror: could not read the rest of the log: %s\n", printable.Line(err.Error()))
 	case errors.Is(err, podlogs.ErrNoLog):
 		refuse(w, notFound("container %q in pod %q: %v", r.PathValue("container"), r.PathValue("pod"), err))
 	default:
@@ -40,7 +42,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// counted records whether a part of the answer was written.
+// counted records whether a part of the response was written.
 type counted struct {
 	http.ResponseWriter
 	written bool
@@ -51,7 +53,7 @@ func (c *counted) Write(data []byte) (int, error) {
 	return c.ResponseWriter.Write(data)
 }
 
-// Flush sends what was written, and at least the header.
+// Flush sends the written data, and at least the header.
 func (c *counted) Flush() {
 	c.written = true
 	flush(c.ResponseWriter)
@@ -60,13 +62,14 @@ func (c *counted) Flush() {
 // Unwrap returns the writer for [http.ResponseController].
 func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// parseLogQuery parses the queries of a log. The error names every query that is not valid.
+// parseLogQuery parses the parameters of a log request. The error names every invalid
+// parameter.
 func parseLogQuery(query url.Values, now time.Time) (o podlogs.Options, previous bool, err error) {
 	var errs []error
 	one := func(name string, parse func(text string) error) {
 		switch values := query[name]; {
 		case len(values) > 1:
-			errs = append(errs, fmt.Errorf("%s: given %d times, want it once", name, len(values)))
+			errs = append(errs, fmt.Errorf("%s: given %d times, must be given once", name, len(values)))
 		case len(values) == 1 && values[0] != "":
 			if err := parse(values[0]); err != nil {
 				errs = append(errs, fmt.Errorf("%s=%q: %w", name, values[0], err))
@@ -74,7 +77,7 @@ func parseLogQuery(query url.Values, now time.Time) (o podlogs.Options, previous
 		}
 	}
 	for name, into := range map[string]*bool{"follow": &o.Follow, "previous": &previous, "timestamps": &o.Timestamps} {
-		if *into, err = yes(query, name); err != nil {
+		if *into, err = boolQuery(query, name); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -100,7 +103,7 @@ func parseLogQuery(query url.Values, now time.Time) (o podlogs.Options, previous
 			return errors.New("must not be used with sinceSeconds")
 		}
 		if o.Since, err = time.Parse(time.RFC3339Nano, text); err != nil {
-			return errors.New("want a time such as 2006-01-02T15:04:05Z")
+			return errors.New("must be a time such as 2006-01-02T15:04:05Z")
 		}
 		return nil
 	})
@@ -110,20 +113,20 @@ func parseLogQuery(query url.Values, now time.Time) (o podlogs.Options, previous
 		case "Stdout", "Stderr":
 			o.Stream = podlogs.Stream(strings.ToLower(text))
 		default:
-			return errors.New("want All, Stdout or Stderr")
+			return errors.New("must be All, Stdout or Stderr")
 		}
 		return nil
 	})
 	return o, previous, errors.Join(errs...)
 }
 
-// maxSince limits sinceSeconds, so that the time does not overflow.
+// maxSince limits sinceSeconds, so that the computed time does not overflow.
 const maxSince = 100 * 365 * 24 * time.Hour
 
 func atLeast(least int64, text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < least {
-		return least, fmt.Errorf("want a number of at least %d", least)
+		return least, fmt.Errorf("must be a number of at least %d", least)
 	}
 	return n, nil
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// findLog returns the place of a container's log. Its path is made of the names in the pod's
-// spec, which the agent has checked, and not of those in the request.
+// findLog returns the location of a container's log. The path consists of names from the pod's
+// spec, which the agent has validated, and not of names from the request.
 func (s *Server) findLog(namespace, name, container string, previous bool) (podlogs.Source, error) {
 	pod, ok := s.findPod(namespace, name)
 	if !ok {
@@ -24,7 +24,7 @@ func (s *Server) findLog(namespace, name, container string, previous bool) (podl
 	}
 	names := describe.Containers(pod.Spec)
 	if !slices.Contains(names, container) {
-		return podlogs.Source{}, notFound("container %q not found in pod %q, whose containers are: %s", container, name, strings.Join(names, ", "))
+		return podlogs.Source{}, notFound("container %q not found in pod %q, its containers are: %s", container, name, strings.Join(names, ", "))
 	}
 	attempt, err := attemptOf(pod, container, previous)
 	if err != nil {
@@ -44,9 +44,8 @@ func (s *Server) writesNoLog(uid types.UID) bool {
 	return !known || slices.Contains([]agent.State{agent.Refused, agent.Ended, agent.Removed, agent.Gone}, pod.State)
 }
 
-// attemptOf returns the number of the instance of a container that a client asks for: the
-// newest that has run, or with previous the one before it. The messages of its errors are the
-// kubelet's.
+// attemptOf returns the number of the requested instance of a container: the newest that has
+// run, or with previous the one before it. Its error messages are the kubelet's.
 func attemptOf(pod agent.Pod, container string, previous bool) (uint32, error) {
 	s := describe.ContainerStatus(pod.Spec, container)
 	if s == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// gcPlan is what garbage collection would delete.
+// gcPlan is what garbage collection would delete now.
 type gcPlan struct {
 	Images     imagegc.Plan     `json:"images"`
 	Containers containergc.Plan `json:"containers"`
@@ -22,8 +22,8 @@ func (p gcPlan) String() string {
 	return fmt.Sprintf("containers:\n%s\nimages:\n%s", p.Containers, p.Images)
 }
 
-// evictionPlan returns what eviction would do now. Beside an error it counts if it was made:
-// it names the signals that could not be measured.
+// evictionPlan returns what eviction would do now. It ignores an error if a decision was made:
+// the decision names the signals that could not be measured.
 func (s *Server) evictionPlan(ctx context.Context) (fmt.Stringer, error) {
 	decision, err := s.cfg.Agent.PlanEviction(ctx)
 	if decision.At.IsZero() && err != nil {
@@ -33,8 +33,8 @@ func (s *Server) evictionPlan(ctx context.Context) (fmt.Stringer, error) {
 	return decision, nil
 }
 
-// gcPlan returns what garbage collection would delete now. Beside an error it counts if both
-// parts were made.
+// gcPlan returns what garbage collection would delete now. It ignores an error if both parts
+// could be computed.
 func (s *Server) gcPlan(ctx context.Context) (fmt.Stringer, error) {
 	p, err := s.cfg.Agent.Plan(ctx)
 	if (p.Images.At.IsZero() || p.Containers.At.IsZero()) && err != nil {
@@ -46,11 +46,11 @@ func (s *Server) gcPlan(ctx context.Context) (fmt.Stringer, error) {
 
 func (s *Server) logIncomplete(ctx context.Context, of string, err error) {
 	if err != nil {
-		s.cfg.Logger.DebugContext(ctx, "a plan is incomplete", "of", of, "err", err)
+		s.cfg.Logger.DebugContext(ctx, "the plan is incomplete, some facts could not be measured", "of", of, "err", err)
 	}
 }
 
-// plan answers with a plan as text or JSON.
+// plan responds with a plan as text or JSON.
 func (s *Server) plan(of func(context.Context) (fmt.Stringer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		text, err := wantsText(r)

@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-func TestPlans_CountBesideAnErrorIfTheyWereMade(t *testing.T) {
+func TestPlans_AreServedDespiteAnError(t *testing.T) {
 	t.Parallel()
 	var (
 		decision   = eviction.Decision{At: at}

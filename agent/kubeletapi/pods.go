@@ -17,7 +17,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// pods answers with the pods that a source defines, with their statuses.
+// pods responds with the pods that a source defines, with their statuses.
 func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
 	var pods []*corev1.Pod
 	for _, p := range s.cfg.Agent.Pods() {
@@ -28,7 +28,7 @@ func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
 	s.writePods(w, r, pods)
 }
 
-// runningPods answers with the pods that run, as the runtime shows them.
+// runningPods responds with the running pods, as in the runtime.
 func (s *Server) runningPods(w http.ResponseWriter, r *http.Request) {
 	var pods []*corev1.Pod
 	for _, p := range s.cfg.Agent.Pods() {
@@ -39,9 +39,9 @@ func (s *Server) runningPods(w http.ResponseWriter, r *http.Request) {
 	s.writePods(w, r, pods)
 }
 
-// runningPod returns a pod in the form of the kubelet's /runningpods: its names, and the names
-// and images of its running containers. It returns false if no sandbox of the pod is ready and
-// no container runs.
+// runningPod returns a pod in the form of the kubelet's /runningpods: its name, and the names
+// and images of its running containers. It returns false if the pod has no ready sandbox and no
+// running container.
 func runningPod(p agent.Pod) (pod *corev1.Pod, running bool) {
 	observed := p.Runtime
 	pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: observed.Namespace, Name: observed.Name, UID: observed.UID}}
@@ -58,8 +58,8 @@ func runningPod(p agent.Pod) (pod *corev1.Pod, running bool) {
 	return pod, running
 }
 
-// imageOf returns the image of a container as the pod names it. The runtime names the image that
-// it has resolved that to, which counts only if the pod is not defined any more.
+// imageOf returns the image of a container as in the pod's spec. The runtime has the resolved
+// name of the image, which is only used if the pod is not defined any more.
 func imageOf(pod *corev1.Pod, name string, c *runtimeapi.ContainerStatus) string {
 	if defined := podspec.Container(&pod.Spec, name); defined != nil {
 		return defined.Image
@@ -67,18 +67,18 @@ func imageOf(pod *corev1.Pod, name string, c *runtimeapi.ContainerStatus) string
 	return cmp.Or(c.GetImage().GetUserSpecifiedImage(), c.GetImage().GetImage())
 }
 
-// writePods writes a PodList one pod at a time, so that it does not hold all of them in JSON.
+// writePods writes a PodList one pod at a time, so that the whole JSON is never in memory.
 func (s *Server) writePods(w http.ResponseWriter, r *http.Request, pods []*corev1.Pod) {
 	w.Header().Set("Content-Type", jsonText)
 	buffered := bufio.NewWriterSize(w, 32<<10)
 	encoder := json.NewEncoder(buffered)
-	encoder.SetEscapeHTML(false) // the header nosniff keeps browsers from reading it as HTML
+	encoder.SetEscapeHTML(false) // the nosniff header prevents browsers from interpreting it as HTML
 	fmt.Fprint(buffered, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[`)
 	for i, p := range pods {
 		if i > 0 {
 			fmt.Fprint(buffered, ",")
 		}
-		// A pod always marshals, so the error is that of a client that has gone.
+		// Encoding a pod never fails, so an error means that the client has disconnected.
 		if err := encoder.Encode(p); err != nil || r.Context().Err() != nil {
 			return
 		}
@@ -87,9 +87,9 @@ func (s *Server) writePods(w http.ResponseWriter, r *http.Request, pods []*corev
 	_ = buffered.Flush()
 }
 
-// findPod returns a pod by its namespace and name. The name may lack the suffix with the
-// node's name that the names of static pods have. A pod that a source defines wins over one
-// that no source defines.
+// findPod returns a pod by its namespace and name. For a static pod, the name may omit the
+// suffix with the node's name. A pod that a source defines takes precedence over a pod
+// without a source.
 func (s *Server) findPod(namespace, name string) (found agent.Pod, ok bool) {
 	suffix := s.nodeSuffix()
 	for _, p := range s.cfg.Agent.Pods() {
@@ -103,8 +103,8 @@ func (s *Server) findPod(namespace, name string) (found agent.Pod, ok bool) {
 	return found, ok
 }
 
-// precedes reports whether the name means p rather than other: defined pods come first, then
-// the pod with exactly that name.
+// precedes reports whether p matches the name better than other: defined pods come first, then
+// the pod with exactly this name.
 func precedes(name string, p, other agent.Pod) bool {
 	if defined := p.Source != ""; defined != (other.Source != "") {
 		return defined
@@ -112,7 +112,7 @@ func precedes(name string, p, other agent.Pod) bool {
 	return p.Spec.Name == name && other.Spec.Name != name
 }
 
-// nodeSuffix returns the suffix of the names of static pods.
+// nodeSuffix returns the suffix in the names of static pods.
 func (s *Server) nodeSuffix() string {
 	node := s.cfg.Agent.Node()
 	if node == nil {

@@ -29,7 +29,7 @@ func podList(t *testing.T, a kubeletapi.Agent, path string) corev1.PodList {
 	return list
 }
 
-// running adds a ready sandbox and a running container to what the runtime shows of a pod.
+// running adds a ready sandbox and a running container to the runtime state of a pod.
 func running(p agent.Pod, container string) agent.Pod {
 	p.Runtime = observed(p, runtimeapi.PodSandboxState_SANDBOX_READY, instance(container, "id-"+container, 0, runtimeapi.ContainerState_CONTAINER_RUNNING))
 	return p
@@ -51,7 +51,7 @@ func instance(name, id string, attempt uint32, state runtimeapi.ContainerState) 
 	}
 }
 
-func TestPodListsAreWholeWhateverIsInThem(t *testing.T) {
+func TestPods_ListIsCompleteForAnyContent(t *testing.T) {
 	t.Parallel()
 	var all []agent.Pod
 	for range 500 {

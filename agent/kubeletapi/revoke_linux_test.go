@@ -33,7 +33,7 @@ func TestFileToken_RefusesAllWhileItsFileIsUnusable(t *testing.T) {
 			token, err := newFileToken(file, slog.New(slog.NewTextHandler(&log, nil)))
 			require.NoError(t, err)
 			allows := func(header string) bool {
-				token.file.looked = time.Time{}
+				token.file.checkedAt = time.Time{}
 				return token.allows(header)
 			}
 			const begins, ends = "all requests with a token are refused", "usable again"

@@ -20,7 +20,7 @@ const (
 	shutdownGrace  = 2 * time.Second
 )
 
-// Server serves an [Agent]. Make it with [New].
+// Server serves an [Agent]. Create it with [New].
 type Server struct {
 	cfg     Config
 	token   *fileToken // nil: requests need no token
@@ -28,8 +28,8 @@ type Server struct {
 	streams chan struct{}
 }
 
-// New returns a Server. The error reports every problem with cfg. New reads the files of
-// [Config].Access and starts nothing.
+// New returns a Server. It reads the files of [Config].Access and starts nothing. The error
+// reports every problem with cfg.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("kubeletapi: invalid config: %w", err)
@@ -51,41 +51,41 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Run serves on the listener until ctx is done, and returns nil then. It closes the listener. It
+// Run serves on the listener until ctx is done and then returns nil. It closes the listener. It
 // returns an error for a listener that [Server.Listen] would refuse.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	if err := s.mayListen(listener.Addr()); err != nil {
-		return errors.Join(fmt.Errorf("http: %w", err), listener.Close())
+		return errors.Join(fmt.Errorf("serve HTTP: %w", err), listener.Close())
 	}
 	conns := newConnections(s.cfg.MaxConnections)
 	server := &http.Server{
 		Handler:        s.guard(s.Handler(), isLoopback(listener.Addr())),
-		ReadTimeout:    requestTimeout, // also for a body, which no endpoint reads
+		ReadTimeout:    requestTimeout, // includes the body, which no endpoint reads
 		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		Protocols:      new(http.Protocols),
 		ConnState:      conns.changed,
 		ConnContext:    conns.label,
-		// It would answer OPTIONS * without a token.
+		// The default would respond to OPTIONS * without a token.
 		DisableGeneralOptionsHandler: true,
 		// Streams end when ctx is done.
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		// net/http logs clients that have gone and failed handshakes.
+		// net/http logs disconnected clients and failed handshakes.
 		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
 	}
-	server.Protocols.SetHTTP1(true) // HTTP/2 would have many requests on a connection, which is what is limited
+	server.Protocols.SetHTTP1(true) // HTTP/2 allows many requests per connection, but only connections are limited
 	stopped := make(chan error, 1)
 	done := make(chan struct{})
 	go func() {
 		select {
 		case <-ctx.Done():
-		case <-done: // it does not serve
+		case <-done: // Serve has returned
 		}
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 		defer cancel()
 		err := server.Shutdown(grace)
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = server.Close() // a client that reads too slowly does not delay the end
+			err = server.Close() // don't wait for a client that reads too slowly
 		}
 		stopped <- err
 	}()
@@ -100,13 +100,13 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	shutdown := <-stopped
 	conns.wait()
 	if !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("http: %w", err)
+		return fmt.Errorf("serve HTTP: %w", err)
 	}
 	return shutdown
 }
 
-// Handler returns the handler of all endpoints, which checks neither tokens nor hosts and limits
-// no connections.
+// Handler returns the handler of all endpoints. It does not check tokens or hosts and does not
+// limit connections.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range s.endpoints() {
@@ -132,26 +132,26 @@ func (s *Server) endpoints() (all []endpoint) {
 	mounted("/livez", healthHandler("livez", s.livezChecks))
 	mounted("/healthz", healthHandler("healthz", s.healthzChecks))
 	mounted("/readyz", healthHandler("readyz", s.readyzChecks))
-	mounted("/pods", slowly(http.HandlerFunc(s.pods)))
-	mounted("/runningpods", slowly(http.HandlerFunc(s.runningPods)))
-	mounted("/runningpods/{$}", slowly(http.HandlerFunc(s.runningPods)))
-	mounted("/stats/summary", slowly(http.HandlerFunc(s.summary)))
-	mounted("/status", slowly(http.HandlerFunc(s.status)))
-	mounted("/explain/{namespace}/{pod}", slowly(http.HandlerFunc(s.explain)))
-	mounted("/plan/eviction", slowly(s.plan(s.evictionPlan)))
-	mounted("/plan/gc", slowly(s.plan(s.gcPlan)))
+	mounted("/pods", withTimeLimit(http.HandlerFunc(s.pods)))
+	mounted("/runningpods", withTimeLimit(http.HandlerFunc(s.runningPods)))
+	mounted("/runningpods/{$}", withTimeLimit(http.HandlerFunc(s.runningPods)))
+	mounted("/stats/summary", withTimeLimit(http.HandlerFunc(s.summary)))
+	mounted("/status", withTimeLimit(http.HandlerFunc(s.status)))
+	mounted("/explain/{namespace}/{pod}", withTimeLimit(http.HandlerFunc(s.explain)))
+	mounted("/plan/eviction", withTimeLimit(s.plan(s.evictionPlan)))
+	mounted("/plan/gc", withTimeLimit(s.plan(s.gcPlan)))
 	if c.Configz != nil {
-		mounted("/configz", slowly(http.HandlerFunc(s.configz)))
+		mounted("/configz", withTimeLimit(http.HandlerFunc(s.configz)))
 	}
 	if c.PodLogs != "" {
-		mounted("/logs/{namespace}/{pod}/{container}", slowly(s.stream(s.logs)))
+		mounted("/logs/{namespace}/{pod}/{container}", withTimeLimit(s.stream(s.logs)))
 	}
 	if c.Events != nil {
-		mounted("/events", slowly(http.HandlerFunc(s.events)))
+		mounted("/events", withTimeLimit(http.HandlerFunc(s.events)))
 	}
-	mounted("/metrics", slowly(c.Metrics))
-	mounted("/metrics/probes", slowly(c.ProbeMetrics))
-	mounted("/metrics/resource", slowly(c.ResourceMetrics))
+	mounted("/metrics", withTimeLimit(c.Metrics))
+	mounted("/metrics/probes", withTimeLimit(c.ProbeMetrics))
+	mounted("/metrics/resource", withTimeLimit(c.ResourceMetrics))
 	mounted("/{$}", c.Page)
 	if c.Pprof {
 		all = append(all, s.profiles()...)

@@ -40,8 +40,7 @@ func answer(t *testing.T, cfg kubeletapi.Config, path string, headers ...string)
 	return w
 }
 
-// pipes is a listener whose connections are in memory, so that time can be the
-// test's.
+// pipes is a listener with in-memory connections, so that a test can control the time.
 type pipes struct {
 	accept chan net.Conn
 	closed chan struct{}
@@ -76,7 +75,7 @@ func serve(t *testing.T, cfg kubeletapi.Config) (p *pipes, stop func() error) {
 	return p, func() error { cancel(); return <-served }
 }
 
-func TestClientsThatDawdleAreCutOff(t *testing.T) {
+func TestRun_SlowClientsAreDisconnected(t *testing.T) {
 	for name, request := range map[string]string{
 		"nothing":      "",
 		"half a line":  "GET /he",
@@ -102,7 +101,7 @@ func TestClientsThatDawdleAreCutOff(t *testing.T) {
 	}
 }
 
-func TestClientThatReadsNothingHoldsUpNoStop(t *testing.T) {
+func TestRun_ClientThatReadsNothingDoesNotDelayShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, stop := serve(t, kubeletapi.Config{Page: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, strings.Repeat("x", 1<<20))

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// measurePatience is how long /status waits for measurements of a slow runtime.
-	measurePatience = 2 * time.Second
-	// lastEvents is how many events a pod is shown with.
+	// measureTimeout is how long /status waits for measurements of a slow runtime.
+	measureTimeout = 2 * time.Second
+	// lastEvents is the maximum number of events of a pod in /status.
 	lastEvents = 5
 )
 
-// status answers with the state of the whole agent. It measures the node and the pods at the
-// same time, so that a runtime that hangs delays it once.
+// status responds with the state of the whole agent. It measures the node and the pods at the
+// same time, so that a runtime that hangs delays it only once.
 func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	var signals []api.Signal
@@ -47,7 +47,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, out)
 }
 
-// managers returns the parts of the agent and how they are, as in /readyz?verbose.
+// managers returns the state of the agent's parts, as in /readyz?verbose.
 func (s *Server) managers() []api.Manager {
 	all := []api.Manager{}
 	for _, c := range s.readyzChecks()[1:] { // the first is ping, which is not a part
@@ -62,7 +62,7 @@ func (s *Server) managers() []api.Manager {
 	return all
 }
 
-// podFacts returns what is known of a pod.
+// podFacts returns the facts about a pod.
 func (s *Server) podFacts(p agent.Pod, used podUsage) describe.Facts {
 	f := describe.Facts{
 		Pod: p.Spec, Terminating: p.State == agent.Ending || p.Source == "",
@@ -75,10 +75,10 @@ func (s *Server) podFacts(p agent.Pod, used podUsage) describe.Facts {
 	return f
 }
 
-// signals returns the signals that have a threshold, as eviction sees them now. The result is
-// empty if the agent does not answer in time.
+// signals returns the signals that have a threshold, with their current values. The result is
+// empty if the agent does not respond in time.
 func (s *Server) signals(ctx context.Context) []api.Signal {
-	ctx, cancel := context.WithTimeout(ctx, measurePatience)
+	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
 	defer cancel()
 	decision, err := s.cfg.Agent.PlanEviction(ctx)
 	s.logIncomplete(ctx, "eviction", err)
@@ -101,8 +101,8 @@ func (s *Server) signals(ctx context.Context) []api.Signal {
 	return out
 }
 
-// signalOf returns a signal without its thresholds. A signal that was not measured has no
-// time. Measurements without a time are as old as the plan.
+// signalOf returns a signal without its thresholds. If the signal was not measured, it has no
+// time. Measurements without a time get the time of the plan.
 func signalOf(r eviction.Report, planned time.Time) *api.Signal {
 	signal := &api.Signal{Name: string(r.Threshold.Signal), Available: r.Observation.Available, Capacity: r.Observation.Capacity}
 	switch {
@@ -115,7 +115,7 @@ func signalOf(r eviction.Report, planned time.Time) *api.Signal {
 	return signal
 }
 
-// timeOf returns a time for JSON: nil if it is zero.
+// timeOf returns a time for JSON, nil for the zero time.
 func timeOf(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

@@ -2,8 +2,8 @@ package kubeletapi
 
 import "net/http"
 
-// stream lets a handler answer without a time limit. It refuses the request if too many streams
-// are open.
+// stream removes the time limit of a handler. It refuses the request if too many streams are
+// open.
 func (s *Server) stream(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -11,16 +11,16 @@ func (s *Server) stream(next http.HandlerFunc) http.HandlerFunc {
 			defer func() { <-s.streams }()
 		default:
 			w.Header().Set("Retry-After", "10")
-			refuse(w, &statusError{code: http.StatusServiceUnavailable, message: "too many streams are open"})
+			refuse(w, &statusError{code: http.StatusServiceUnavailable, message: "too many streams are open, try again later"})
 			return
 		}
 		setAnswering(r.Context(), connState{stream: true})
-		unhurried(w)
+		removeTimeLimits(w)
 		next(&pieces{w}, r)
 	}
 }
 
-// pieces writes an answer in pieces, each of which the client must receive in time.
+// pieces writes a response in pieces. The client must receive each piece in time.
 type pieces struct{ http.ResponseWriter }
 
 // Write writes a piece. It is sent with the next Flush, or when the buffer is full.
@@ -29,7 +29,7 @@ func (p *pieces) Write(data []byte) (int, error) {
 	return p.ResponseWriter.Write(data)
 }
 
-// Flush sends what was written.
+// Flush sends the written data.
 func (p *pieces) Flush() {
 	writeWithin(p.ResponseWriter, pieceTimeout)
 	_ = http.NewResponseController(p.ResponseWriter).Flush() // the next Write returns the error

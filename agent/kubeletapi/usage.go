@@ -12,12 +12,12 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 )
 
-// summary answers with the kubelet's stats summary.
+// summary responds with the kubelet's stats summary.
 func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 	summary, err := s.cfg.Agent.Summary(r.Context())
 	switch {
 	case summary == nil:
-		refuse(w, errors.Join(errors.New("the node could not be measured"), err))
+		refuse(w, errors.Join(errors.New("could not measure the node"), err))
 		return
 	case err != nil:
 		s.cfg.Logger.DebugContext(r.Context(), "the stats summary is incomplete", "err", err)
@@ -29,7 +29,7 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, summary)
 }
 
-// cpuAndMemory returns the part of a summary that autoscalers read.
+// cpuAndMemory returns the part of a summary that autoscalers use.
 func cpuAndMemory(all *statsapi.Summary) *statsapi.Summary {
 	containers := func(in []statsapi.ContainerStats) (out []statsapi.ContainerStats) {
 		for _, c := range in {
@@ -54,15 +54,15 @@ func cpuAndMemory(all *statsapi.Summary) *statsapi.Summary {
 	return out
 }
 
-// podUsage is what pods and their containers use, by UID and by the container's name.
+// podUsage is the resource usage of pods by UID, and of their containers by UID and name.
 type podUsage struct {
 	pods       map[types.UID]*api.Usage
 	containers map[types.UID]map[string]api.Usage
 }
 
-// usage measures the pods. What can't be measured in time is missing in the result.
+// usage measures the pods. The result omits what can't be measured in time.
 func (s *Server) usage(ctx context.Context) podUsage {
-	ctx, cancel := context.WithTimeout(ctx, measurePatience)
+	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
 	defer cancel()
 	out := podUsage{map[types.UID]*api.Usage{}, map[types.UID]map[string]api.Usage{}}
 	summary, err := s.cfg.Agent.Summary(ctx)

@@ -21,8 +21,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-// Check returns what is out of range or does not go together, by the names of the
-// fields. The lines are 0.
+// Check returns the values that are out of range or contradict each other, by field name. The
+// lines are 0.
 func (s Settings) Check() []Problem {
 	var c checker
 	s.checkSources(&c)
@@ -44,7 +44,7 @@ func (c *checker) refuse(bad bool, field, format string, args ...any) {
 	}
 }
 
-// between refuses what is not in a range whose ends belong to it.
+// between refuses a value outside a range. Both ends belong to the range.
 func (c *checker) between(field string, n, least, most int64) {
 	switch {
 	case n >= least && n <= most:
@@ -73,25 +73,25 @@ func (s Settings) checkSources(c *checker) {
 			"staticPodURL", "%q: want http://HOST/PATH or https://HOST/PATH", s.StaticPodURL)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.StaticPodURLHeader)) {
-		c.refuse(name == "" || strings.ContainsFunc(name, notInToken), "staticPodURLHeader", "%q: no header has that name", name)
-		for _, v := range s.StaticPodURLHeader[name] { // which may be secret
-			c.refuse(strings.ContainsFunc(v, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }), "staticPodURLHeader", "%s: the value has characters that no header may have", name)
+		c.refuse(name == "" || strings.ContainsFunc(name, notInToken), "staticPodURLHeader", "%q is not a valid header name", name)
+		for _, v := range s.StaticPodURLHeader[name] { // the value may be secret
+			c.refuse(strings.ContainsFunc(v, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }), "staticPodURLHeader", "%s: the value has characters that are not allowed in headers", name)
 		}
 	}
-	c.refuse(len(s.StaticPodURLHeader) > 0 && s.StaticPodURL == "", "staticPodURLHeader", "there is no staticPodURL to send it to")
+	c.refuse(len(s.StaticPodURLHeader) > 0 && s.StaticPodURL == "", "staticPodURLHeader", "requires staticPodURL")
 }
 
-// notInToken says that a character may not be in the name of a header.
+// notInToken reports whether a character is not allowed in the name of a header.
 func notInToken(r rune) bool {
 	return r <= ' ' || r >= 0x7f || strings.ContainsRune("()<>@,;:\\\"/[]?={}", r)
 }
 
 func (s Settings) checkServer(c *checker) {
-	c.refuse(!s.EnableServer, "enableServer", "false: the commands need it; it listens on loopback only unless address says otherwise")
+	c.refuse(!s.EnableServer, "enableServer", "false: the commands need the server; it listens on loopback only, unless address is set to another one")
 	c.refuse(net.ParseIP(s.Address) == nil, "address", "%q: want an IP address", s.Address)
 	c.between("port", int64(s.Port), 0, math.MaxUint16)
-	c.refuse(s.TLSCertFile != "" && s.TLSPrivateKeyFile == "", "tlsCertFile", "there is no tlsPrivateKeyFile")
-	c.refuse(s.TLSCertFile == "" && s.TLSPrivateKeyFile != "", "tlsPrivateKeyFile", "there is no tlsCertFile")
+	c.refuse(s.TLSCertFile != "" && s.TLSPrivateKeyFile == "", "tlsCertFile", "requires tlsPrivateKeyFile")
+	c.refuse(s.TLSCertFile == "" && s.TLSPrivateKeyFile != "", "tlsPrivateKeyFile", "requires tlsCertFile")
 }
 
 func (s Settings) checkPods(c *checker) {
@@ -104,10 +104,10 @@ func (s Settings) checkPods(c *checker) {
 	}
 	for _, name := range s.AllowedUnsafeSysctls {
 		c.refuse(name == "" || strings.ContainsAny(name, " \t,") || strings.Contains(strings.TrimSuffix(name, "*"), "*"),
-			"allowedUnsafeSysctls", "%q: want a sysctl, or a prefix of some that ends in *", name)
+			"allowedUnsafeSysctls", "%q: want a sysctl name, or a prefix that ends in *", name)
 	}
 	for _, ip := range s.ClusterDNS {
-		c.refuse(net.ParseIP(ip) == nil, "clusterDNS", "%q is no IP address", ip)
+		c.refuse(net.ParseIP(ip) == nil, "clusterDNS", "%q: want an IP address", ip)
 	}
 	if s.ClusterDomain != "" {
 		for _, problem := range validation.IsDNS1123Subdomain(strings.TrimSuffix(s.ClusterDomain, ".")) {
@@ -121,13 +121,13 @@ func (s Settings) checkPods(c *checker) {
 	c.reserved("kubeReserved", s.KubeReserved)
 	for i, e := range s.EnforceNodeAllocatable {
 		c.oneOf("enforceNodeAllocatable", e, "pods", "none")
-		c.refuse(slices.Contains(s.EnforceNodeAllocatable[:i], e), "enforceNodeAllocatable", "%s is there twice", e)
+		c.refuse(slices.Contains(s.EnforceNodeAllocatable[:i], e), "enforceNodeAllocatable", "%s is listed twice", e)
 	}
 	c.refuse(slices.Contains(s.EnforceNodeAllocatable, "none") && len(s.EnforceNodeAllocatable) > 1,
-		"enforceNodeAllocatable", "none stands alone")
+		"enforceNodeAllocatable", "none can't be combined with other values")
 }
 
-// reserved checks amounts that are kept for others than pods.
+// reserved checks resources that are reserved for others than pods.
 func (c *checker) reserved(field string, all map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		switch corev1.ResourceName(name) {
@@ -144,11 +144,11 @@ func (c *checker) reserved(field string, all map[string]string) {
 func (s Settings) checkCgroups(c *checker) {
 	c.refuse(s.CgroupRoot != "" && (!filepath.IsAbs(s.CgroupRoot) || filepath.Clean(s.CgroupRoot) != s.CgroupRoot),
 		"cgroupRoot", "%q: want an absolute path", s.CgroupRoot)
-	c.refuse(s.CgroupRoot != "" && !s.CgroupsPerQOS, "cgroupRoot", "with cgroupsPerQOS false there are no cgroups of pods")
+	c.refuse(s.CgroupRoot != "" && !s.CgroupsPerQOS, "cgroupRoot", "has no effect while cgroupsPerQOS is false")
 	c.oneOf("cgroupDriver", s.CgroupDriver, "cgroupfs", "systemd")
-	c.refuse(s.CgroupsPerQOS && s.CgroupDriver == "systemd", "cgroupDriver", "systemd: cgroups of pods need cgroupfs, here and in the runtime")
+	c.refuse(s.CgroupsPerQOS && s.CgroupDriver == "systemd", "cgroupDriver", "systemd: pod cgroups require cgroupfs, here and in the runtime")
 	c.refuse(s.PodPidsLimit < -1 || s.PodPidsLimit == 0, "podPidsLimit", "%d: want -1 for no limit, or at least 1", s.PodPidsLimit)
-	c.refuse(s.PodPidsLimit > 0 && !s.CgroupsPerQOS, "podPidsLimit", "it takes cgroups of pods: cgroupsPerQOS true, or a cgroupRoot")
+	c.refuse(s.PodPidsLimit > 0 && !s.CgroupsPerQOS, "podPidsLimit", "requires pod cgroups: set cgroupsPerQOS to true, or set cgroupRoot")
 	c.refuse(s.CPUCFSQuotaPeriod.Duration < time.Millisecond || s.CPUCFSQuotaPeriod.Duration > time.Second,
 		"cpuCFSQuotaPeriod", "%s: want 1ms to 1s", s.CPUCFSQuotaPeriod.Duration)
 }
@@ -164,10 +164,10 @@ func (s Settings) checkImages(c *checker) {
 	c.oneOf("imagePullCredentialsVerificationPolicy", s.ImagePullCredentialsVerificationPolicy,
 		"NeverVerify", "NeverVerifyPreloadedImages", allowlist, "AlwaysVerify")
 	c.refuse(len(s.PreloadedImagesVerificationAllowlist) > 0 && s.ImagePullCredentialsVerificationPolicy != allowlist,
-		"preloadedImagesVerificationAllowlist", "it takes the policy "+allowlist)
+		"preloadedImagesVerificationAllowlist", "requires the policy "+allowlist)
 	for _, pattern := range s.PreloadedImagesVerificationAllowlist {
 		c.refuse(!images.IsAllowlistPattern(pattern), "preloadedImagesVerificationAllowlist",
-			"%q: want a repository without tag and digest, or a prefix of some that ends in /*", pattern)
+			"%q: want a repository without tag and digest, or a prefix that ends in /*", pattern)
 	}
 	c.between("imageGCHighThresholdPercent", int64(s.ImageGCHighThresholdPercent), 0, 100)
 	c.between("imageGCLowThresholdPercent", int64(s.ImageGCLowThresholdPercent), 0, 100)
@@ -180,7 +180,7 @@ func (s Settings) checkImages(c *checker) {
 func (s Settings) checkEviction(c *checker) {
 	if _, err := s.Thresholds(); err != nil {
 		for _, e := range unjoin(err) {
-			// It says "field evictionHard[memory.available]: why".
+			// The form is "field evictionHard[memory.available]: why".
 			field, text, _ := strings.Cut(strings.TrimPrefix(e.Error(), "field "), "[")
 			c.refuse(true, field, "%s", strings.Replace(text, "]", "", 1))
 		}
@@ -207,12 +207,12 @@ func (s Settings) checkShutdown(c *checker) {
 	c.refuse(critical != 0 && critical < time.Second, "shutdownGracePeriodCriticalPods", "%s: want 0 or at least 1s", critical)
 	c.refuse(critical > all, "shutdownGracePeriodCriticalPods", "%s: want at most shutdownGracePeriod, %s", critical, all)
 	c.refuse(len(s.ShutdownGracePeriodByPodPriority) > 0 && (all != 0 || critical != 0),
-		"shutdownGracePeriodByPodPriority", "it stands alone: remove shutdownGracePeriod and shutdownGracePeriodCriticalPods")
+		"shutdownGracePeriodByPodPriority", "can't be combined with shutdownGracePeriod and shutdownGracePeriodCriticalPods: remove these")
 	seen := map[int32]bool{}
 	for _, p := range s.ShutdownGracePeriodByPodPriority {
 		c.refuse(p.ShutdownGracePeriodSeconds < 0, "shutdownGracePeriodByPodPriority",
 			"priority %d: %d seconds: want at least 0", p.Priority, p.ShutdownGracePeriodSeconds)
-		c.refuse(seen[p.Priority], "shutdownGracePeriodByPodPriority", "priority %d is there twice", p.Priority)
+		c.refuse(seen[p.Priority], "shutdownGracePeriodByPodPriority", "priority %d is listed twice", p.Priority)
 		seen[p.Priority] = true
 	}
 }

@@ -15,8 +15,8 @@ import (
 
 const header = "apiVersion: " + kubeletconfig.APIVersion + "\nkind: " + kubeletconfig.Kind + "\n"
 
-// TestFiles shows what files are understood as: problems, or what differs from the
-// defaults, and notes.
+// TestFiles shows the result of parsing files: problems, or differences from the defaults, and
+// notes.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
@@ -49,7 +49,7 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// difference are the lines of out that the defaults don't have.
+// difference returns the lines of out that the defaults don't have.
 func difference(t *testing.T, out string) string {
 	t.Helper()
 	base, err := kubeletconfig.Default().YAML()
@@ -63,7 +63,7 @@ func difference(t *testing.T, out string) string {
 	return b.String()
 }
 
-func TestEachFieldRefusesWrongTypes(t *testing.T) {
+func TestParse_FieldsRefuseWrongTypes(t *testing.T) {
 	t.Parallel()
 	out, err := kubeletconfig.Default().YAML()
 	require.NoError(t, err)
@@ -87,14 +87,14 @@ func TestEachFieldRefusesWrongTypes(t *testing.T) {
 	}
 }
 
-func TestNullIsNotSet(t *testing.T) {
+func TestParse_NullIsNotSet(t *testing.T) {
 	t.Parallel()
 	f, err := kubeletconfig.Parse([]byte(header + "maxPods: null\nevictionHard:\nauthentication: null\nfeatureGates: ~\ncrashLoopBackOff: {maxContainerRestartPeriod: null}\n"))
 	require.NoError(t, err)
 	require.Equal(t, kubeletconfig.File{Settings: kubeletconfig.Default()}, f)
 }
 
-func TestPathsStartAtTheFilesFolder(t *testing.T) {
+func TestLoad_RelativePathsStartAtTheFilesFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "kubelet.yaml")
@@ -109,7 +109,7 @@ func TestPathsStartAtTheFilesFolder(t *testing.T) {
 	require.Equal(t, filepath.Join(filepath.Dir(dir), "logs"), f.Settings.PodLogsDir)
 }
 
-func TestLoadNamesTheFileInEachProblem(t *testing.T) {
+func TestLoad_NamesTheFileInEachProblem(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "kubelet.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(header+"maxPod: 3\nport: x\n"), 0o600))
@@ -125,7 +125,7 @@ func TestLoadNamesTheFileInEachProblem(t *testing.T) {
 	require.ErrorContains(t, err, "longer than")
 }
 
-func TestThresholdsAreThoseOfTheSettings(t *testing.T) {
+func TestThresholds_MatchTheSettings(t *testing.T) {
 	t.Parallel()
 	s := kubeletconfig.Default()
 	s.EvictionHard = map[string]string{"memory.available": "1Gi"}

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// assign reads node into what into points to. What does not fit is a problem, and
-// leaves it as it was.
+// assign reads node into the variable that into points to. If the value does not fit, it adds a
+// problem and leaves the variable unchanged.
 func (p *reader) assign(name string, node *yaml.Node, into any) {
 	node = resolved(node)
 	switch into := into.(type) {
@@ -48,11 +48,11 @@ func (p *reader) assign(name string, node *yaml.Node, into any) {
 			"priority": &into.Priority, "shutdownGracePeriodSeconds": &into.ShutdownGracePeriodSeconds,
 		})
 	default:
-		p.problem(node.Line, name, "no way to read a %T", into)
+		p.problem(node.Line, name, "unsupported type %T", into)
 	}
 }
 
-// resolved follows an alias to what it stands for.
+// resolved returns the target of an alias, and any other node unchanged.
 func resolved(node *yaml.Node) *yaml.Node {
 	if node.Kind == yaml.AliasNode && node.Alias != nil {
 		return node.Alias
@@ -60,8 +60,8 @@ func resolved(node *yaml.Node) *yaml.Node {
 	return node
 }
 
-// defaulted puts the default where the value is one that the kubelet takes for none,
-// and reports whether it did.
+// defaulted sets the default if the kubelet treats the value as not set, and reports whether it
+// did.
 func defaulted(into, byDefault any) bool {
 	switch into := into.(type) {
 	case *string:
@@ -83,7 +83,7 @@ func replaceZero[T comparable](into *T, byDefault any) bool {
 	return true
 }
 
-// scalar is a kind of value: what it is to people and to YAML, and how it is read.
+// scalar is a kind of value: its name for people, its YAML tag, and its parser.
 type scalar[T any] struct {
 	want, tag string
 	read      func(string) (T, error)
@@ -133,7 +133,7 @@ func mapping[T any](p *reader, name string, node *yaml.Node, into *map[string]T)
 	*into = all
 }
 
-// members reads the fields of an object in the file.
+// members reads the fields of a nested object.
 func (p *reader) members(name string, node *yaml.Node, into map[string]any) {
 	if node.Kind != yaml.MappingNode {
 		p.problem(node.Line, name, "want fields with values, got %s", describe(node))
@@ -171,7 +171,7 @@ func (p *reader) pairs(prefix string, node *yaml.Node) iter.Seq2[*yaml.Node, *ya
 	}
 }
 
-// describe says what a node is, for people.
+// describe returns a description of a node for people.
 func describe(node *yaml.Node) string {
 	text := node.Value
 	if len(text) > 60 {

@@ -31,6 +31,6 @@ imageGCLowThresholdPercent: 90
 	// <nil> 30 2m0s
 	// line 6: registerNode: ignored: there is no API server
 	// line 4: maxPods: want a whole number, got "many"
-	// line 5: maxpods: unknown field: maxPods is written so
+	// line 5: maxpods: unknown field: did you mean maxPods?
 	// line 6: imageGCLowThresholdPercent: 90: want less than imageGCHighThresholdPercent, 85
 }

@@ -1,15 +1,15 @@
 package kubeletconfig
 
-// field is where a field of the file goes: a pointer into Settings of one of the
-// types that [assign] knows.
+// field maps a field of the file to a pointer into Settings, of one of the types that [assign]
+// knows.
 type field struct {
 	name string
 	into any
-	// zeroIsUnset says that the kubelet does not tell 0 and "" from no value.
+	// zeroIsUnset reports whether the kubelet treats 0 and "" as not set.
 	zeroIsUnset bool
 }
 
-// fields are those of s that a file may set.
+// fields returns the fields of s that a file may set.
 func (s *Settings) fields() []field {
 	return []field{
 		{"apiVersion", &s.APIVersion, false},
@@ -87,8 +87,8 @@ func (s *Settings) fields() []field {
 	}
 }
 
-// ignored are the fields without which nothing gets less safe, and why the agent
-// does not have them.
+// ignored returns the fields that can be ignored without making anything less safe, and why the
+// agent does not have them.
 func ignored() map[string]string {
 	all := map[string]string{}
 	because := func(why string, names ...string) {
@@ -101,35 +101,35 @@ func ignored() map[string]string {
 		"nodeStatusUpdateFrequency", "nodeStatusReportFrequency", "nodeStatusMaxImages", "nodeLeaseDurationSeconds",
 		"registerNode", "registerWithTaints", "providerID", "enableControllerAttachDetach", "configMapAndSecretChangeDetectionStrategy")
 	because("everything is served on one port", "readOnlyPort", "healthzPort", "healthzBindAddress")
-	because("there is no such endpoint",
+	because("the agent does not have this endpoint",
 		"enableSystemLogHandler", "enableSystemLogQuery", "enableDebugFlagsHandler", "enableContentionProfiling", "streamingConnectionIdleTimeout")
-	because("the agent's own process stays as it was started", "oomScoreAdj", "maxOpenFiles", "kubeletCgroups", "systemCgroups")
-	because("processors and memory of a pod are not pinned",
+	because("the agent does not change its own process", "oomScoreAdj", "maxOpenFiles", "kubeletCgroups", "systemCgroups")
+	because("the agent does not pin CPUs or memory",
 		"cpuManagerPolicy", "cpuManagerPolicyOptions", "cpuManagerReconcilePeriod", "memoryManagerPolicy", "reservedMemory",
 		"reservedSystemCPUs", "topologyManagerPolicy", "topologyManagerPolicyOptions", "topologyManagerScope")
-	because("memory is not protected by class", "qosReserved", "memoryReservationPolicy", "memoryThrottlingFactor")
-	because("containers get the swap that the runtime gives them", "memorySwap")
-	because("the network is the runtime's", "hairpinMode", "podCIDR", "makeIPTablesUtilChains")
-	because("the kubelet does nothing with it either", "iptablesMasqueradeBit", "iptablesDropBit", "runOnce")
+	because("the agent does not protect memory by QoS class", "qosReserved", "memoryReservationPolicy", "memoryThrottlingFactor")
+	because("the runtime decides about swap", "memorySwap")
+	because("the runtime configures the network", "hairpinMode", "podCIDR", "makeIPTablesUtilChains")
+	because("the kubelet ignores it too", "iptablesMasqueradeBit", "iptablesDropBit", "runOnce")
 	because("there are no feature gates", "featureGates")
 	because("the agent logs text to standard error", "logging")
 	because("there is no tracing", "tracing")
 	because("no metric is hidden", "showHiddenMetricsForVersion")
-	because("the machine is taken as it is", "failSwapOn", "failCgroupV1", "protectKernelDefaults")
-	because("what is reserved is left free, and not limited", "systemReservedCgroup", "kubeReservedCgroup")
+	because("the agent does not check or change these kernel settings", "failSwapOn", "failCgroupV1", "protectKernelDefaults")
+	because("reserved resources are kept free, but not limited by a cgroup", "systemReservedCgroup", "kubeReservedCgroup")
 	because("there are no volume plugins", "volumePluginDir")
-	because("it is 2m", "runtimeRequestTimeout")
-	because("a pod has 65536 ids", "userNamespaces")
+	because("the timeout is always 2m", "runtimeRequestTimeout")
+	because("a user namespace always has 65536 IDs", "userNamespaces")
 	return all
 }
 
-// refused are the fields that somebody relies on, and what to do instead.
+// refused returns the fields on which users may rely, and what to do instead.
 func refused() map[string]string {
-	const users = "the agent knows no users. It listens on loopback only, unless it has a certificate and a --token-file: remove the field"
-	const tls = "the agent takes what Go takes by default, TLS 1.2 and later: remove the field"
+	const users = "the agent has no user accounts. It listens on loopback only, unless it has a certificate and a --token-file: remove the field"
+	const tls = "the agent uses the defaults of Go, TLS 1.2 and later: remove the field"
 	all := map[string]string{
 		"imageServiceEndpoint": "images come from containerRuntimeEndpoint: remove the field",
-		"defaultPodSysctls":    "a pod has the sysctls that it names: remove the field",
+		"defaultPodSysctls":    "a pod only has the sysctls in its spec: remove the field",
 	}
 	for _, n := range []string{"authentication", "authorization"} {
 		all[n] = users

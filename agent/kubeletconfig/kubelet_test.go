@@ -17,7 +17,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// theirs is a field of the kubelet's own type.
+// theirs is a field of the kubelet's type.
 type theirs struct{ typ, documented string }
 
 // kubeletFields reads the kubelet's type from its source.
@@ -66,7 +66,7 @@ var (
 	defaultLines = regexp.MustCompile(`(?ms)^Default:\n((?:  .*?\n)+)`)
 )
 
-// documentedDefault returns what a comment says of a default, as YAML.
+// documentedDefault returns the default in a comment, as YAML.
 func documentedDefault(doc string) string {
 	if m := defaultLine.FindStringSubmatch(doc); m != nil {
 		return m[1]
@@ -77,8 +77,9 @@ func documentedDefault(doc string) string {
 	return ""
 }
 
-// TestEveryFieldOfTheKubeletsIsKnown and no other, each in one way.
-func TestEveryFieldOfTheKubeletsIsKnown(t *testing.T) {
+// TestParse_KnowsEveryKubeletField checks that every field of the kubelet, and no other, has
+// exactly one kind here.
+func TestParse_KnowsEveryKubeletField(t *testing.T) {
 	t.Parallel()
 	kubelet := kubeletFields(t)
 	ours := map[string]string{}
@@ -102,7 +103,7 @@ func TestEveryFieldOfTheKubeletsIsKnown(t *testing.T) {
 	require.Equal(t, map[string]string{"apiVersion": "implemented", "kind": "implemented"}, ours)
 }
 
-func TestTypesAreTheKubelets(t *testing.T) {
+func TestSettings_TypesAreTheKubelets(t *testing.T) {
 	t.Parallel()
 	kubelet := kubeletFields(t)
 	s := Default()
@@ -127,8 +128,9 @@ func TestTypesAreTheKubelets(t *testing.T) {
 	require.Equal(t, map[string]string{"": "TypeMeta"}, names)
 }
 
-// TestDefaultsAreTheDocumentedOnes but for those that the package says.
-func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
+// TestDefault_IsDocumented compares the defaults, except for those that the package documents
+// as different.
+func TestDefault_IsDocumented(t *testing.T) {
 	t.Parallel()
 	differ := map[string]string{
 		"address": "127.0.0.1", "port": "10255", "podLogsDir": "", "cgroupsPerQOS": "false", "enableProfilingHandler": "false",
@@ -158,7 +160,7 @@ func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
 	}
 }
 
-// normal reads text as a value of into's type and writes it; nil and nothing are one.
+// normal parses text as a value of into's type and formats it; nil and nothing are equal.
 func normal(t *testing.T, text string, into any) string {
 	t.Helper()
 	if text == "nil" || text == "[]" || text == "{}\n" || text == "[]\n" {
@@ -171,7 +173,7 @@ func normal(t *testing.T, text string, into any) string {
 	return string(out)
 }
 
-// badValues are one for each field of which a value of the right type can be bad.
+// badValues has one invalid value of the right type for each field that can have one.
 func badValues() map[string]string {
 	return map[string]string{
 		"apiVersion": "v1", "kind": "Pod",
@@ -192,7 +194,7 @@ func badValues() map[string]string {
 	}
 }
 
-// anyValue says of fields that are neither true nor false why all values are good.
+// anyValue has the reasons why all values are valid, for fields that are not booleans.
 func anyValue() map[string]string {
 	return map[string]string{
 		"staticPodPath": "a folder may come later", "resolvConf": "it is read for each pod, which is told",
@@ -200,8 +202,8 @@ func anyValue() map[string]string {
 	}
 }
 
-// TestEveryFieldRefusesNonsense fails for one that is new and has no case here.
-func TestEveryFieldRefusesNonsense(t *testing.T) {
+// TestParse_FieldsRefuseInvalidValues fails for a new field without a case here.
+func TestParse_FieldsRefuseInvalidValues(t *testing.T) {
 	t.Parallel()
 	s, bad, free := Default(), badValues(), anyValue()
 	for _, f := range s.fields() {

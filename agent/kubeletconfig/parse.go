@@ -18,28 +18,28 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// maxBytes is the size from which on something is not taken for a configuration.
+// maxBytes is the maximum size of a configuration file.
 const maxBytes = 1 << 20
 
-// File is what a file says.
+// File is the content of a file.
 type File struct {
 	Settings Settings
-	// Notes are what somebody should know who wrote it: fields that are ignored, and
-	// settings that take others away.
+	// Notes are hints for the author of the file: fields that are ignored, and settings that
+	// disable others.
 	Notes []Problem
 }
 
-// Problem is one thing that is wrong with a field, or to be known of it.
+// Problem is a problem of a field, or a note about it.
 type Problem struct {
-	// Line is where it is in the file, from 1; 0 where no line is to blame.
+	// Line is the line in the file, from 1. It is 0 if the problem belongs to no line.
 	Line int
-	// Field is its name, empty for the file as a whole.
+	// Field is the name of the field, empty for the file as a whole.
 	Field string
-	// Text says what is wrong.
+	// Text describes the problem.
 	Text string
 }
 
-// Error returns the problem as "line 3: maxPods: what is wrong".
+// Error returns the problem in the form "line 3: maxPods: what is wrong".
 func (p Problem) Error() string {
 	var b strings.Builder
 	if p.Line > 0 {
@@ -52,16 +52,16 @@ func (p Problem) Error() string {
 	return b.String()
 }
 
-// Load reads a file. Relative paths in it are made absolute, from the file's folder.
-// Its error is each [Problem] on a line that begins with the file's name.
+// Load reads a file. It makes relative paths absolute, based on the file's folder. The error
+// has each [Problem] on a separate line that starts with the file's name.
 func Load(file string) (File, error) {
 	data, err := readSome(file)
 	if err != nil {
-		return File{}, fmt.Errorf("reading the configuration: %w", err)
+		return File{}, fmt.Errorf("read configuration: %w", err)
 	}
 	dir, err := filepath.Abs(filepath.Dir(file))
 	if err != nil {
-		return File{}, fmt.Errorf("reading the configuration: %w", err)
+		return File{}, fmt.Errorf("read configuration: %w", err)
 	}
 	f, err := parse(data, dir)
 	if err != nil {
@@ -74,7 +74,7 @@ func Load(file string) (File, error) {
 	return f, nil
 }
 
-// makeAbsolute makes relative paths absolute, from dir.
+// makeAbsolute makes relative paths absolute, based on dir.
 func (s *Settings) makeAbsolute(dir string) {
 	for _, path := range []*string{&s.StaticPodPath, &s.TLSCertFile, &s.TLSPrivateKeyFile, &s.ResolverConfig, &s.PodLogsDir} {
 		if *path != "" && !filepath.IsAbs(*path) {
@@ -83,7 +83,7 @@ func (s *Settings) makeAbsolute(dir string) {
 	}
 }
 
-// readSome reads a file, but not one that can't be a configuration.
+// readSome reads a file of at most maxBytes.
 func readSome(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -97,11 +97,11 @@ func readSome(file string) ([]byte, error) {
 	return data, err
 }
 
-// Parse reads a file's content. Paths stay as they are. Its error is every [Problem]
-// with the content, joined, by line.
+// Parse parses the content of a file. It does not change paths. The error is every [Problem] of
+// the content, joined and ordered by line.
 func Parse(data []byte) (File, error) { return parse(data, "") }
 
-// parse reads a file's content. Relative paths start at dir, if it is not empty.
+// parse parses the content of a file. Relative paths are based on dir, if it is not empty.
 func parse(data []byte, dir string) (File, error) {
 	p := reader{settings: Default(), lines: map[string]int{}}
 	if root := p.document(data); root != nil {
@@ -119,12 +119,12 @@ func parse(data []byte, dir string) (File, error) {
 	return File{Settings: p.settings, Notes: byLine(p.notes)}, nil
 }
 
-// YAML returns s as the file that says all of it.
+// YAML returns s as a complete configuration file.
 func (s Settings) YAML() ([]byte, error) { return sigsyaml.Marshal(s) }
 
 type reader struct {
 	settings        Settings
-	lines           map[string]int // of fields that are set
+	lines           map[string]int // lines of the fields that are set
 	problems, notes []Problem
 }
 
@@ -132,7 +132,7 @@ func (p *reader) problem(line int, field, format string, args ...any) {
 	p.problems = append(p.problems, Problem{line, field, fmt.Sprintf(format, args...)})
 }
 
-// document returns the only document's mapping, or nil with a problem.
+// document returns the mapping of the only document, or nil with a problem.
 func (p *reader) document(data []byte) *yaml.Node {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
@@ -191,7 +191,7 @@ func (p *reader) object(root *yaml.Node) {
 	}
 }
 
-// unknown says that there is no such field, and which one may be meant.
+// unknown describes an unknown field, with the name that may be meant.
 func unknown(name string, known map[string]field, more ...map[string]string) string {
 	all := sets.KeySet(known)
 	for _, m := range more {
@@ -199,13 +199,13 @@ func unknown(name string, known map[string]field, more ...map[string]string) str
 	}
 	for _, other := range sets.List(all) {
 		if strings.EqualFold(other, name) {
-			return "unknown field: " + other + " is written so"
+			return "unknown field: did you mean " + other + "?"
 		}
 	}
 	return "unknown field"
 }
 
-// header checks what the file says that it is.
+// header checks apiVersion and kind.
 func (p *reader) header() {
 	for _, h := range []struct{ name, got, want string }{
 		{"apiVersion", p.settings.APIVersion, APIVersion},
@@ -219,7 +219,7 @@ func (p *reader) header() {
 	}
 }
 
-// derive sets what follows from other fields where it is not set itself.
+// derive sets fields that depend on other fields, unless they are set themselves.
 func (p *reader) derive() {
 	s := &p.settings
 	if _, ok := p.lines["cgroupsPerQOS"]; !ok && s.CgroupRoot != "" {
@@ -245,8 +245,8 @@ func (p *reader) derive() {
 	}
 }
 
-// checked adds what is out of range. A field that could not be read is not blamed
-// twice.
+// checked adds problems with values. It skips fields that could not be read, which have a
+// problem already.
 func (p *reader) checked() {
 	unread := map[string]bool{}
 	for _, bad := range p.problems {
@@ -274,7 +274,7 @@ func join(all []Problem) error {
 	return errors.Join(errs...)
 }
 
-// unjoin returns what was joined.
+// unjoin returns the joined errors.
 func unjoin(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()

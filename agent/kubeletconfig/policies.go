@@ -18,8 +18,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// Policies are settings in the types of the managers that follow them. What a manager has
-// and a KubeletConfiguration lacks is zero, which is the manager's default.
+// Policies are settings in the types of the managers. Fields that a KubeletConfiguration does
+// not have are zero, which selects the manager's default.
 type Policies struct {
 	// Pods is for podrunner.Config.
 	Pods podrunner.Policy
@@ -28,34 +28,35 @@ type Policies struct {
 	// Images is for images.Config, and ImageGC for imagegc.Config.
 	Images  images.Policy
 	ImageGC imagegc.Policy
-	// Restarts delays restarts of containers: it is for lifecycle.NewBackoff.
+	// Restarts is the back-off of container restarts, for lifecycle.NewBackoff.
 	Restarts lifecycle.BackoffConfig
 	// Logs is for logrotate.Config.
 	Logs logrotate.Policy
-	// Shutdown is how the pods end when the node does; zero if nothing waits for them.
+	// Shutdown is how pods are stopped when the node shuts down. It is zero if the node does
+	// not wait for them.
 	Shutdown podworker.ShutdownConfig
 	// Cgroups is nil if pods have no cgroups. The caller fills in Allocatable if
 	// EnforceAllocatable is set.
 	Cgroups *cgroups.Config
-	// EnforceAllocatable limits all pods together to what the node has for them. It is false
-	// if pods have no cgroups.
+	// EnforceAllocatable limits all pods together to the node's allocatable resources. It is
+	// false if pods have no cgroups.
 	EnforceAllocatable bool
-	// Reserved is what is kept for others than pods: systemReserved and kubeReserved.
+	// Reserved is the sum of systemReserved and kubeReserved.
 	Reserved corev1.ResourceList
-	// MaxPods is how many pods the node runs. It respects podsPerCore, by the processors
+	// MaxPods is the maximum number of pods. It takes podsPerCore into account, with the CPUs
 	// of the machine on which the program runs.
 	MaxPods int
 	// SyncPeriod is the longest time between two syncs of a pod: podworker's ResyncPeriod.
 	SyncPeriod time.Duration
-	// VolumePeriod is the age at which the usage of a volume is measured again, and
-	// UsageEvents enables wake-ups by usage on cgroup v1: the WalkPeriod and UsageEvents of
+	// VolumePeriod is the maximum age of a volume's usage before it is measured again, and
+	// UsageEvents enables wake-ups by usage on cgroup v1: WalkPeriod and UsageEvents of
 	// stats.Config.
 	VolumePeriod time.Duration
 	UsageEvents  bool
 }
 
-// Policies returns what the settings mean for the managers. The error is each [Problem]
-// that [Settings.Check] returns, joined; settings from [Load] and [Parse] have none.
+// Policies converts the settings to policies. The error is each [Problem] of [Settings.Check],
+// joined; settings from [Load] and [Parse] have none.
 func (s Settings) Policies() (Policies, error) {
 	if problems := s.Check(); len(problems) > 0 {
 		return Policies{}, join(problems)
@@ -158,12 +159,12 @@ func (s Settings) cgroups() *cgroups.Config {
 	return cfg
 }
 
-// reserved returns the sum of what is kept for the system and for the agent.
+// reserved returns the sum of the resources that are reserved for the system and the agent.
 func (s Settings) reserved() corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	for _, amounts := range []map[string]string{s.SystemReserved, s.KubeReserved} {
 		for name, text := range amounts {
-			q, _ := quantity.Parse(text) // as above
+			q, _ := quantity.Parse(text) // Check has parsed it
 			q.Add(sum[corev1.ResourceName(name)])
 			sum[corev1.ResourceName(name)] = q
 		}

@@ -51,7 +51,7 @@ func changedPolicies(t *testing.T, text string) string {
 	return b.String()
 }
 
-// leaves returns the values in v, with their paths. Zeros are left out, but for those of
+// leaves returns the values in v, with their paths. Zeros are omitted, except those of
 // numbers and booleans.
 func leaves(path string, v reflect.Value) (all []string) {
 	if text, ok := reflect.TypeAssert[fmt.Stringer](v); ok && v.Kind() != reflect.Pointer {
@@ -89,7 +89,7 @@ func leaves(path string, v reflect.Value) (all []string) {
 	return all
 }
 
-func TestPolicies_OfAFileThatSetsNothing(t *testing.T) {
+func TestPolicies_FileThatSetsNothing(t *testing.T) {
 	t.Parallel()
 	p := policies(t, "")
 	require.NotEmpty(t, p.Eviction.Thresholds)
@@ -111,7 +111,7 @@ func TestPolicies_OfAFileThatSetsNothing(t *testing.T) {
 	require.NoError(t, p.ImageGC.Validate())
 }
 
-func TestPolicies_OfAFileThatSetsEverything(t *testing.T) {
+func TestPolicies_FileThatSetsEverything(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, kubeletconfig.Policies{
 		Pods: podrunner.Policy{
@@ -169,7 +169,7 @@ kernelMemcgNotification: true
 `))
 }
 
-func TestPolicies_WhatFollowsFromSeveralSettings(t *testing.T) {
+func TestPolicies_DerivedFromSeveralSettings(t *testing.T) {
 	t.Parallel()
 	require.Zero(t, policies(t, "serializeImagePulls: false\n").Images.MaxParallelPulls, "no limit")
 	require.Equal(t, 1, policies(t, "maxParallelImagePulls: 1\n").Images.MaxParallelPulls)

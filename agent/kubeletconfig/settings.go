@@ -9,23 +9,23 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// What a file says that it is.
+// APIVersion and Kind are the values of these fields in a file.
 const (
 	APIVersion = "kubelet.config.k8s.io/v1beta1"
 	Kind       = "KubeletConfiguration"
 )
 
-// Endpoints that are no address. A program that cannot serve one of them refuses it.
+// Special endpoints. A program that does not support one of them refuses it.
 const (
-	// EmbeddedEndpoint is an in-process runtime in memory.
+	// EmbeddedEndpoint is an in-process, in-memory runtime.
 	EmbeddedEndpoint = "embedded"
-	// AutoEndpoint is the first live one of the well-known sockets.
+	// AutoEndpoint is the first of the well-known sockets on which a runtime responds.
 	AutoEndpoint = "auto"
 )
 
-// Settings are the fields of a KubeletConfiguration that the agent has. They mean
-// what they mean there; pointers are nil where the kubelet's default is not a value.
-// The zero value is not useful: begin with [Default].
+// Settings are the fields of a KubeletConfiguration that the agent supports. They have the same
+// meaning; pointers are nil where the kubelet has no default value. The zero value is not
+// useful: start with [Default].
 type Settings struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -90,7 +90,7 @@ type Settings struct {
 	ImageMinimumGCAge           metav1.Duration `json:"imageMinimumGCAge"`
 	ImageMaximumGCAge           metav1.Duration `json:"imageMaximumGCAge"`
 
-	// PodLogsDir is empty for the agent's own folder.
+	// PodLogsDir is the folder of pod logs. Empty means the agent's own folder.
 	PodLogsDir                  string          `json:"podLogsDir"`
 	ContainerLogMaxSize         string          `json:"containerLogMaxSize"`
 	ContainerLogMaxFiles        int32           `json:"containerLogMaxFiles"`
@@ -102,19 +102,19 @@ type Settings struct {
 	ShutdownGracePeriodByPodPriority []ShutdownGracePeriodByPodPriority `json:"shutdownGracePeriodByPodPriority,omitempty"`
 }
 
-// CrashLoopBackOffConfig bounds the wait before a container is restarted.
+// CrashLoopBackOffConfig limits the delay before a container is restarted.
 type CrashLoopBackOffConfig struct {
 	MaxContainerRestartPeriod *metav1.Duration `json:"maxContainerRestartPeriod,omitempty"`
 }
 
-// ShutdownGracePeriodByPodPriority is the time that pods of a priority, and of those
-// above it up to the next entry's, have to end when the agent does.
+// ShutdownGracePeriodByPodPriority is the time that pods have to end at a shutdown. It applies
+// to pods of at least this priority, up to the priority of the next entry.
 type ShutdownGracePeriodByPodPriority struct {
 	Priority                   int32 `json:"priority"`
 	ShutdownGracePeriodSeconds int64 `json:"shutdownGracePeriodSeconds"`
 }
 
-// Default returns the settings of a file that sets nothing.
+// Default returns the settings of a file that sets no field.
 func Default() Settings {
 	return Settings{
 		TypeMeta:           metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind},
@@ -164,7 +164,7 @@ func seconds(n int) metav1.Duration {
 	return metav1.Duration{Duration: time.Duration(n) * time.Second}
 }
 
-// Thresholds are the eviction settings as the eviction package reads them.
+// Thresholds returns the eviction settings as thresholds of package eviction.
 func (s Settings) Thresholds() ([]eviction.Threshold, error) {
 	return eviction.ParseThresholds(eviction.ThresholdSettings{
 		EvictionHard:                 s.EvictionHard,

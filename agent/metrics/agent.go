@@ -10,9 +10,9 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// Observers returns the observers for an agent.Config, which go on to call those of next.
-// One value serves any number of agents: their figures are added up. See [Metrics.AddAgent]
-// for what is measured when a scrape comes.
+// Observers returns the observers for an agent.Config, which then call those of next. One value
+// serves any number of agents: their figures are added. See [Metrics.AddAgent] for the metrics
+// that are read during a scrape.
 func (m *Metrics) Observers(next agent.Observers) agent.Observers {
 	o := next
 	o.Workers, o.Runner, o.Hooks = m.Workers(next.Workers), m.Runner(next.Runner), m.Hooks(next.Hooks)
@@ -20,10 +20,10 @@ func (m *Metrics) Observers(next agent.Observers) agent.Observers {
 	o.Statuses, o.Publisher = m.Statuses(next.Statuses), m.Publisher(next.Publisher)
 	o.Eviction, o.ImageGC, o.ContainerGC = m.Eviction(next.Eviction), m.ImageGC(next.ImageGC), m.ContainerGC(next.ContainerGC)
 	o.Logs, o.OOM = m.Logs(next.Logs), m.OOMWatch(next.OOM, unknownVictim)
-	o.Killed = then1(func(k agent.OOMKill) {
+	o.Killed = chain1(func(k agent.OOMKill) {
 		m.Killed(k.Kill, func(types.UID, string) (*corev1.Pod, string, bool) { return k.Pod, k.Container, k.Pod != nil })
 	}, next.Killed)
-	o.Pod = then1(func(move agent.Move) {
+	o.Pod = chain1(func(move agent.Move) {
 		if move.To == agent.Refused {
 			m.Rejected(move.Reason)
 		}
@@ -31,11 +31,11 @@ func (m *Metrics) Observers(next agent.Observers) agent.Observers {
 	return o
 }
 
-// unknownVictim finds no pod: the kill counts for the node.
+// unknownVictim finds no pod, so that the kill is counted for the node.
 func unknownVictim(types.UID, string) (*corev1.Pod, string, bool) { return nil, "", false }
 
-// AddAgent includes an agent in the metrics until remove is called: its pods, by state, and
-// when the runtime was listed. It is [Metrics.Add] for an agent that was made with
+// AddAgent includes an agent in the metrics until remove is called: its pods by state, and the
+// time of the last relist. It is [Metrics.Add] for an agent with the observers of
 // [Metrics.Observers].
 func (m *Metrics) AddAgent(a *agent.Agent) (remove func()) {
 	return m.Add(Source{
@@ -68,7 +68,7 @@ func (m *Metrics) AddAgent(a *agent.Agent) (remove func()) {
 	})
 }
 
-// workOn returns what a worker does with a pod, and false if none has it.
+// workOn returns the state of a pod's worker, and false if the pod has no worker.
 func workOn(p agent.Pod) (podworker.Known, bool) {
 	k := podworker.Known{
 		Orphan: p.Source == "", HasConfig: len(p.Spec.Spec.Containers) > 0, Static: podspec.IsStatic(p.Spec),

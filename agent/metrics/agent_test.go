@@ -47,8 +47,8 @@ func ofAgent(name, image string) *corev1.Pod {
 	return p
 }
 
-// Two agents have one Metrics value: counters and gauges add up, and the gauges of an agent
-// go with it.
+// Two agents share one Metrics value: counters and gauges are added, and the gauges of an agent
+// disappear with it.
 func TestAddAgent_TwoAgents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()

@@ -23,20 +23,20 @@ func newCalls(f *maker) callMetrics {
 	return callMetrics{
 		calls:           f.counters("runtime_operations_total", "Calls to the runtime, by operation.", "operation_type"),
 		errors:          f.counters("runtime_operations_errors_total", "Calls to the runtime that failed, by operation.", "operation_type"),
-		took:            f.histograms("runtime_operations_duration_seconds", "How long calls to the runtime took, by operation.", prometheus.ExponentialBuckets(.005, 2.5, 14), "operation_type"),
-		sandboxTook:     f.histograms("run_podsandbox_duration_seconds", "How long it took to make a sandbox, by runtime handler.", prometheus.DefBuckets, "runtime_handler"),
-		sandboxFailures: f.counters("run_podsandbox_errors_total", "Sandboxes that the runtime could not make, by runtime handler.", "runtime_handler"),
+		took:            f.histograms("runtime_operations_duration_seconds", "Duration of calls to the runtime, by operation.", prometheus.ExponentialBuckets(.005, 2.5, 14), "operation_type"),
+		sandboxTook:     f.histograms("run_podsandbox_duration_seconds", "Duration of the creation of a sandbox, by runtime handler.", prometheus.DefBuckets, "runtime_handler"),
+		sandboxFailures: f.counters("run_podsandbox_errors_total", "Sandboxes that could not be created, by runtime handler.", "runtime_handler"),
 	}
 }
 
-// An operation is what is counted of one gRPC method.
+// operation has the series of one gRPC method.
 type operation struct {
 	calls, errors prometheus.Counter
 	took          prometheus.Observer
 }
 
-// CallObserver is an interceptor for the connection to the runtime that counts and
-// times what goes over it.
+// CallObserver returns an interceptor for the connection to the runtime that counts and times
+// its calls.
 func (m *Metrics) CallObserver() grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		began := m.cfg.Clock.Now()
@@ -81,8 +81,8 @@ func (m *Metrics) ranSandbox(handler string, took time.Duration, err error) {
 	}
 }
 
-// operationName is the kubelet's name for a method of CRI, such as create_container
-// for /runtime.v1.RuntimeService/CreateContainer.
+// operationName returns the kubelet's name for a CRI method, such as create_container for
+// /runtime.v1.RuntimeService/CreateContainer.
 func operationName(method string) string {
 	name := path.Base(method)
 	if name == "UpdateContainerResources" {

@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func TestCallsHaveTheKubeletsNames(t *testing.T) {
+func TestCallObserver_OperationNamesAreTheKubelets(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	observe := b.CallObserver()
@@ -54,7 +54,7 @@ func TestCallsHaveTheKubeletsNames(t *testing.T) {
 	}
 }
 
-func TestSandboxesAreTimedByTheirHandler(t *testing.T) {
+func TestCallObserver_SandboxesByRuntimeHandler(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	observe := b.CallObserver()
@@ -69,7 +69,7 @@ func TestSandboxesAreTimedByTheirHandler(t *testing.T) {
 	b.is(`kubelet_run_podsandbox_errors_total{runtime_handler="kata"}`, 1)
 }
 
-func TestCountingACallAllocatesNothing(t *testing.T) {
+func TestCallObserver_DoesNotAllocate(t *testing.T) {
 	b := newBed(t)
 	observe := b.CallObserver()
 	call := func() {

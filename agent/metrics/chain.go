@@ -1,36 +1,37 @@
 package metrics
 
-// These call two functions one after the other; the second may be nil.
+// chain0 and the following functions return a function that calls f and then next. next may be
+// nil.
 
-func then0(f, next func()) func() {
+func chain0(f, next func()) func() {
 	if next == nil {
 		return f
 	}
 	return func() { f(); next() }
 }
 
-func then1[A any](f, next func(A)) func(A) {
+func chain1[A any](f, next func(A)) func(A) {
 	if next == nil {
 		return f
 	}
 	return func(a A) { f(a); next(a) }
 }
 
-func then2[A, B any](f, next func(A, B)) func(A, B) {
+func chain2[A, B any](f, next func(A, B)) func(A, B) {
 	if next == nil {
 		return f
 	}
 	return func(a A, b B) { f(a, b); next(a, b) }
 }
 
-func then3[A, B, C any](f, next func(A, B, C)) func(A, B, C) {
+func chain3[A, B, C any](f, next func(A, B, C)) func(A, B, C) {
 	if next == nil {
 		return f
 	}
 	return func(a A, b B, c C) { f(a, b, c); next(a, b, c) }
 }
 
-func then4[A, B, C, D any](f, next func(A, B, C, D)) func(A, B, C, D) {
+func chain4[A, B, C, D any](f, next func(A, B, C, D)) func(A, B, C, D) {
 	if next == nil {
 		return f
 	}

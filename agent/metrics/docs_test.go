@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// shown are the labels of all metrics that there are, by name. Those of a histogram
-// have the names that a query uses.
+// shown returns the labels of all existing metrics by name. A histogram has the names that
+// queries use.
 func shown(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	b := newFullBed(t)
@@ -50,8 +50,8 @@ var (
 	duration = regexp.MustCompile(`\[[^\]]*\]`)
 )
 
-// requireQuery says that a query names no metric and no label that there is not. It
-// knows PromQL no better than that.
+// requireQuery checks that a query only uses existing metrics and labels. It does not parse
+// PromQL further.
 func requireQuery(t *testing.T, query string, all map[string]map[string]bool) (metrics []string) {
 	t.Helper()
 	words := []string{
@@ -84,7 +84,7 @@ func requireQuery(t *testing.T, query string, all map[string]map[string]bool) (m
 	return metrics
 }
 
-func TestAlertsNameMetricsThatThereAre(t *testing.T) {
+func TestDocs_AlertsUseExistingMetrics(t *testing.T) {
 	t.Parallel()
 	all, guide := shown(t), string(read(t, "operating.md"))
 	var file struct {
@@ -120,7 +120,7 @@ func TestAlertsNameMetricsThatThereAre(t *testing.T) {
 	require.Greater(t, len(names), 15)
 }
 
-func TestTheDashboardNamesMetricsThatThereAre(t *testing.T) {
+func TestDocs_DashboardUsesExistingMetrics(t *testing.T) {
 	t.Parallel()
 	all := shown(t)
 	var board struct {
@@ -167,9 +167,9 @@ func TestTheDashboardNamesMetricsThatThereAre(t *testing.T) {
 	}
 }
 
-// TestTheGuideNamesEveryMetric says that docs/operating.md explains all metrics with
-// all their labels, and none that there is not.
-func TestTheGuideNamesEveryMetric(t *testing.T) {
+// TestDocs_GuideNamesEveryMetric checks that docs/operating.md documents all metrics with all
+// their labels, and no others.
+func TestDocs_GuideNamesEveryMetric(t *testing.T) {
 	t.Parallel()
 	all, told := shown(t), map[string]bool{}
 	base := func(name string) string {
@@ -200,7 +200,7 @@ func TestTheGuideNamesEveryMetric(t *testing.T) {
 	}
 }
 
-func TestAQueryOfWhatIsNotThereIsFound(t *testing.T) {
+func TestRequireQuery_FindsTheMetricsOfAQuery(t *testing.T) {
 	t.Parallel()
 	all := shown(t)
 	require.Equal(t, []string{"kubelet_evictions"},

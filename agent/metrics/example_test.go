@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/pleg"
 )
 
-// An observer of one's own goes on being called.
+// The program's own observer is still called.
 func Example() {
 	registry := prometheus.NewRegistry()
 	m, err := metrics.New(metrics.Config{Registerer: registry})
@@ -41,7 +41,7 @@ func Example() {
 	// kubelet_pleg_relist_duration_seconds_sum 1
 }
 
-// Several agents of a program share one registry. Their gauges add up.
+// Several agents of a program share one registry. Their gauges are added.
 func ExampleMetrics_Add() {
 	registry := prometheus.NewRegistry()
 	m, err := metrics.New(metrics.Config{Registerer: registry})

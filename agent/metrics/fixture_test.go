@@ -82,7 +82,7 @@ func series(page, prefix string) (found []string) {
 	return found
 }
 
-// value returns that of one series, and fails if there is none.
+// value returns that of one series, and fails without one.
 func value(tb testing.TB, page, name string) float64 {
 	tb.Helper()
 	for _, line := range series(page, name+" ") {
@@ -94,13 +94,13 @@ func value(tb testing.TB, page, name string) float64 {
 	return 0
 }
 
-// is says that a series of /metrics has a value.
+// is checks the value of a series of /metrics.
 func (b *bed) is(name string, want float64) {
 	b.t.Helper()
 	require.InDelta(b.t, want, value(b.t, b.page(), name), 1e-9, name)
 }
 
-// none says that /metrics has no series that begins so.
+// none checks that /metrics has no series that starts with the text.
 func (b *bed) none(prefix string) {
 	b.t.Helper()
 	require.Empty(b.t, series(b.page(), prefix))

@@ -74,8 +74,8 @@ func newFullBed(t *testing.T) *bed {
 	return b
 }
 
-// TestExposition holds every name, type, help text, label and bucket. Who changes one
-// breaks somebody's dashboard.
+// TestExposition checks every name, type, help text, label and bucket. Changing one may break a
+// user's dashboard.
 func TestExposition(t *testing.T) {
 	t.Parallel()
 	datadriven.RunTest(t, "testdata/exposition", func(t *testing.T, d *datadriven.TestData) string {

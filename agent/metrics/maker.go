@@ -7,24 +7,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Stability levels, which stand before the help text as in the kubelet's pages.
+// Stability levels, the prefixes of help texts as on the kubelet's pages.
 const (
 	alpha  = "[ALPHA] "
 	beta   = "[BETA] "
 	stable = "[STABLE] "
 )
 
-// ownPrefix stands before the names of metrics that the kubelet does not have.
+// ownPrefix is the prefix of metrics that the kubelet does not have.
 const ownPrefix = "kubeparts_"
 
-// safe makes text from elsewhere a label's value: what is no UTF-8 would be refused.
+// safe makes text valid as a label value: Prometheus refuses invalid UTF-8.
 func safe(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// A maker makes metrics and registers them.
+// maker creates metrics and registers them.
 type maker struct {
 	prefix   string
 	registry prometheus.Registerer
-	made     []prometheus.Collector // registered
+	made     []prometheus.Collector // registered metrics
 	err      error
 }
 
@@ -36,7 +36,7 @@ func (m *maker) add(c prometheus.Collector) {
 	m.made = append(m.made, c)
 }
 
-// undo unregisters what m has registered.
+// undo unregisters all metrics of m.
 func (m *maker) undo() {
 	for _, c := range m.made {
 		m.registry.Unregister(c)
@@ -46,7 +46,7 @@ func (m *maker) undo() {
 // own returns a maker of metrics that the kubelet does not have.
 func (m *maker) own() *maker { return &maker{prefix: ownPrefix, registry: m.registry} }
 
-// also makes what another maker has made, and its errors, m's.
+// also adds the metrics and errors of another maker to m.
 func (m *maker) also(other *maker) {
 	m.made = append(m.made, other.made...)
 	m.err = errors.Join(m.err, other.err)

@@ -13,23 +13,22 @@ import (
 	"github.com/kubeparts/kubeparts/prober"
 )
 
-// DefaultPrefix is that of the kubelet's metrics.
+// DefaultPrefix is the prefix of the kubelet's metrics.
 const DefaultPrefix = "kubelet_"
 
 // Config configures [Metrics].
 type Config struct {
-	// Registerer is where the metrics are registered, such as a *prometheus.Registry.
-	// Required.
+	// Registerer registers the metrics, such as a *prometheus.Registry. Required.
 	Registerer prometheus.Registerer
-	// ProbeRegisterer is where the metrics of probes are registered, which the kubelet has
-	// on a page of their own, /metrics/probes. Default Registerer.
+	// ProbeRegisterer registers the metrics of probes, which the kubelet serves on a separate
+	// page, /metrics/probes. Default: Registerer.
 	ProbeRegisterer prometheus.Registerer
-	// Prefix stands before the names of the kubelet's own metrics, for a server that also
+	// Prefix is the prefix of the kubelet's own metrics. Change it for a server that also
 	// scrapes a kubelet of the same node. Default [DefaultPrefix].
 	Prefix string
-	// Clock is the time source. Default the system clock.
+	// Clock is the time source. Default: the system clock.
 	Clock clock.PassiveClock
-	// Logger receives what fails in a scrape of [Metrics.Resource]. Default: discard.
+	// Logger receives the errors of scrapes of [Metrics.Resource]. Default: discard.
 	Logger *slog.Logger
 }
 
@@ -40,19 +39,19 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("field Registerer is required"))
 	}
 	if c.Prefix != "" && !regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`).MatchString(c.Prefix) {
-		errs = append(errs, fmt.Errorf("field Prefix: %q is not the beginning of a metric's name", c.Prefix))
+		errs = append(errs, fmt.Errorf("field Prefix: %q is not a valid prefix of a metric name", c.Prefix))
 	}
 	return errors.Join(errs...)
 }
 
-// Metrics are the metrics of one agent, or of several together. Make them with [New]; all
-// methods are safe for concurrent use, and so is what they return.
+// Metrics are the metrics of one or several agents. Create them with [New]. All methods and the
+// observers that they return are safe for concurrent use.
 type Metrics struct {
 	cfg Config
 
 	pleg      plegMetrics
 	pods      podMetrics
-	upkeep    upkeepMetrics
+	managers  managerMetrics
 	eviction  evictionMetrics
 	calls     callMetrics
 	probeRuns probeMetrics
@@ -60,13 +59,13 @@ type Metrics struct {
 	mu      sync.Mutex
 	sources []*Source // in the order of Add
 	runs    map[prober.Key]*probeSeries
-	timed   map[timing]int        // how many probes share a duration
-	killed  map[victim]uint64     // kills for want of memory
+	timed   map[timing]int        // number of probes that share a duration series
+	killed  map[victim]uint64     // OOM kills
 	ops     map[string]*operation // by gRPC method
 }
 
-// New registers metrics of which nothing has happened yet. With an error, such as that a
-// registerer has a metric of the same name already, nothing stays registered.
+// New registers all metrics. With an error, for example if a metric of the same name is
+// registered already, nothing stays registered.
 func New(cfg Config) (*Metrics, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("metrics: invalid config: %w", err)
@@ -89,7 +88,7 @@ func New(cfg Config) (*Metrics, error) {
 		ops: map[string]*operation{},
 	}
 	f, p := &maker{prefix: cfg.Prefix, registry: cfg.Registerer}, &maker{registry: cfg.ProbeRegisterer}
-	m.pleg, m.pods, m.upkeep = newPLEG(f), newPods(f), newUpkeep(f)
+	m.pleg, m.pods, m.managers = newPLEG(f), newPods(f), newManagers(f)
 	m.eviction, m.calls = newEviction(f), newCalls(f)
 	f.add(newState(m, cfg.Prefix))
 	m.probeRuns = newProbes(p)

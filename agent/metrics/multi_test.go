@@ -44,7 +44,7 @@ func source(node string, relisted time.Time, pods ...*corev1.Pod) metrics.Source
 	}
 }
 
-func TestAdd_SeveralAgentsAreAddedUp(t *testing.T) {
+func TestAdd_ValuesOfSeveralAgentsAreAdded(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.Add(source("node1", epoch.Add(time.Minute), newPod("a", "app"), newPod("b", "app", "side")))
@@ -84,7 +84,7 @@ func TestAdd_CountersOfSeveralAgentsAddUp(t *testing.T) {
 	b.is("kubelet_pleg_relist_interval_seconds_sum", 10)
 }
 
-func TestAdd_AnAgentThatHasNotRelisted(t *testing.T) {
+func TestAdd_AgentThatHasNotRelisted(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.none("kubelet_pleg_last_seen_seconds")
@@ -94,7 +94,7 @@ func TestAdd_AnAgentThatHasNotRelisted(t *testing.T) {
 	b.is("kubelet_pleg_last_seen_seconds", 0)
 }
 
-func TestAdd_SeriesOfItsPodsGoWithAnAgent(t *testing.T) {
+func TestAdd_RemoveDeletesSeriesOfPods(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	a, c := newPod("a", "app"), newPod("c", "app")
@@ -117,7 +117,7 @@ func TestAdd_SeriesOfItsPodsGoWithAnAgent(t *testing.T) {
 	b.is(`container_oom_events_total{container="app",namespace="ns",pod="c"}`, 0)
 }
 
-func TestAdd_PodsThatOnlyOneSideKnows(t *testing.T) {
+func TestAdd_PodsOfOnlySomeSources(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	remove := b.Add(metrics.Source{
@@ -157,7 +157,7 @@ func TestNew_OnOneRegistry(t *testing.T) {
 	require.NotEmpty(t, series(scrape(t, registry), "kubelet_"))
 }
 
-func TestNew_AgentsToldApartByALabel(t *testing.T) {
+func TestNew_AgentsDistinguishedByALabel(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	for i, node := range []string{"node1", "node2"} {
@@ -177,7 +177,7 @@ func TestNew_AgentsToldApartByALabel(t *testing.T) {
 	require.Len(t, series(page, "kubelet_pleg_last_seen_seconds"), 2)
 }
 
-// An agent may be in the middle of anything when it is asked.
+// An agent may be in any state when a scrape reads it.
 func TestAdd_SourcesMayCallBack(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -196,7 +196,7 @@ func TestAdd_SourcesMayCallBack(t *testing.T) {
 	require.Empty(t, series(b.probes(), "prober_probe_total"))
 }
 
-func TestAdd_WhileScrapesGoOn(t *testing.T) {
+func TestAdd_DuringScrapes(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	var agents sync.WaitGroup

@@ -54,7 +54,7 @@ func TestPLEG(t *testing.T) {
 	b.is("kubelet_evented_pleg_connection_latency_seconds_sum", 5)
 }
 
-func TestTurnsOfWorkers(t *testing.T) {
+func TestWorkers_Syncs(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	o := b.Workers(podworker.Observer{})
@@ -106,7 +106,7 @@ func TestOrphansAndRestarts(t *testing.T) {
 	b.is(`kubelet_restarted_pods_total{static=""}`, 2)
 }
 
-func TestStartsOfTheRunner(t *testing.T) {
+func TestRunner_Starts(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	o := b.Runner(podrunner.Observer{})
@@ -255,7 +255,7 @@ func TestEviction(t *testing.T) {
 	b.is(`kubeparts_eviction_kill_errors_total{eviction_signal="memory.available"}`, 1)
 }
 
-func TestUpkeep(t *testing.T) {
+func TestManagers(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	o := b.ImageGC(imagegc.Observer{})
@@ -283,12 +283,12 @@ func TestUpkeep(t *testing.T) {
 	b.is(`kubeparts_log_rotations_total{result="failed"}`, 1)
 }
 
-func TestKillsForWantOfMemory(t *testing.T) {
+func TestOOMKills(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	web, db := newPod("web", "app", "side"), newPod("db", "app")
-	there := []*podcache.Status{observed(web), observed(db)}
-	b.Add(metrics.Source{Observed: func() []*podcache.Status { return there }})
+	present := []*podcache.Status{observed(web), observed(db)}
+	b.Add(metrics.Source{Observed: func() []*podcache.Status { return present }})
 	asked := 0
 	find := func(uid types.UID, id string) (*corev1.Pod, string, bool) {
 		asked++
@@ -313,29 +313,29 @@ func TestKillsForWantOfMemory(t *testing.T) {
 	// Another pod of the name, while the old one ends.
 	again := observed(web)
 	again.UID = "uid-again"
-	there = append(there, again)
+	present = append(present, again)
 	b.is(`container_oom_events_total{container="app",namespace="ns",pod="web"}`, 2)
 
-	there = there[1:2]
+	present = present[1:2]
 	require.Len(t, series(b.page(), "container_oom_events_total"), 2, "those of a pod go with it")
-	there = append(there, observed(web))
+	present = append(present, observed(web))
 	b.is(`container_oom_events_total{container="app",namespace="ns",pod="web"}`, 0)
 
 	b.OOMWatch(oomwatch.Observer{}, find).LostRecords(7)
 	b.is("kubeparts_oom_lost_records_total", 7)
 }
 
-func TestObserversGoOnToTheNext(t *testing.T) {
+func TestObservers_CallTheNextObserver(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	var told []string
-	tell := func(what string) { told = append(told, what) }
+	emit := func(what string) { told = append(told, what) }
 	p := b.PLEG(pleg.Observer{
-		RelistStart:  func() { tell("start") },
-		RelistEnd:    func(_ pleg.Result, err error) { tell("end " + err.Error()) },
-		PodInspected: func(uid types.UID, _ time.Duration, _ error) { tell("inspected " + string(uid)) },
-		StreamOpened: func() { tell("opened") },
-		StreamEnded:  func(err error) { tell("ended " + err.Error()) },
+		RelistStart:  func() { emit("start") },
+		RelistEnd:    func(_ pleg.Result, err error) { emit("end " + err.Error()) },
+		PodInspected: func(uid types.UID, _ time.Duration, _ error) { emit("inspected " + string(uid)) },
+		StreamOpened: func() { emit("opened") },
+		StreamEnded:  func(err error) { emit("ended " + err.Error()) },
 	})
 	p.RelistStart()
 	p.RelistEnd(pleg.Result{}, errNo)
@@ -343,8 +343,8 @@ func TestObserversGoOnToTheNext(t *testing.T) {
 	p.StreamOpened()
 	p.StreamEnded(errNo)
 	e := b.Eviction(eviction.Observer{
-		ConditionsChanged: func([]corev1.NodeConditionType) { tell("conditions") },
-		Evicted:           func(pod *corev1.Pod, _ eviction.Eviction, _ time.Duration, _ error) { tell("evicted " + pod.Name) },
+		ConditionsChanged: func([]corev1.NodeConditionType) { emit("conditions") },
+		Evicted:           func(pod *corev1.Pod, _ eviction.Eviction, _ time.Duration, _ error) { emit("evicted " + pod.Name) },
 	})
 	e.ConditionsChanged(nil)
 	e.Evicted(newPod("web"), eviction.Eviction{}, 0, nil)
@@ -354,11 +354,11 @@ func TestObserversGoOnToTheNext(t *testing.T) {
 	b.is("kubelet_pleg_relist_duration_seconds_count", 1)
 }
 
-func TestAPrefixThatIsNoneIsRefused(t *testing.T) {
+func TestNew_RefusesInvalidPrefix(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	_, err := metrics.New(metrics.Config{Registerer: registry, Prefix: "my kubelet"})
-	require.EqualError(t, err, `metrics: invalid config: field Prefix: "my kubelet" is not the beginning of a metric's name`)
+	require.EqualError(t, err, `metrics: invalid config: field Prefix: "my kubelet" is not a valid prefix of a metric name`)
 	m, err := metrics.New(metrics.Config{Registerer: registry, Prefix: "agent_"})
 	require.NoError(t, err)
 	m.Add(metrics.Source{Mirrors: func() int { return 0 }})

@@ -8,26 +8,27 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// A victim is a container that was hit. All that is nobody's is the zero value.
+// victim is a container that was hit by a kill. The zero value stands for kills that hit no
+// known pod.
 type victim struct {
 	uid       types.UID
 	container string
 }
 
-// finder finds the pod and the name of the container of a kill, as
-// [oomwatch.ReporterConfig] has it.
+// finder returns the pod and the container name of a kill, as in [oomwatch.ReporterConfig].
 type finder = func(uid types.UID, containerID string) (*corev1.Pod, string, bool)
 
-// OOMWatch returns an observer for an [oomwatch.Watcher] that goes on to call next, and
-// counts what no handler will.
+// OOMWatch returns an observer for an [oomwatch.Watcher] that then calls next. It counts the
+// kills and log records that never reach a handler.
 func (m *Metrics) OOMWatch(next oomwatch.Observer, pod finder) oomwatch.Observer {
 	o := next
-	o.DroppedKill = then1(func(k oomwatch.Kill) { m.Killed(k, pod) }, next.DroppedKill)
-	o.LostRecords = then1(func(n uint64) { m.upkeep.lostRecords.Add(float64(n)) }, next.LostRecords)
+	o.DroppedKill = chain1(func(k oomwatch.Kill) { m.Killed(k, pod) }, next.DroppedKill)
+	o.LostRecords = chain1(func(n uint64) { m.managers.lostRecords.Add(float64(n)) }, next.LostRecords)
 	return o
 }
 
-// Killed counts a kill that a handler got. What pod does not find counts for the node.
+// Killed counts a kill that a handler has received. A kill without a pod is counted for the
+// node.
 func (m *Metrics) Killed(k oomwatch.Kill, pod finder) {
 	var v victim
 	if k.PodUID != "" || k.ContainerID != "" {
@@ -40,12 +41,12 @@ func (m *Metrics) Killed(k oomwatch.Kill, pod finder) {
 	m.killed[v]++
 }
 
-// kills returns how often what is there was hit, and forgets what is not.
+// kills returns the number of kills by victim, and deletes the counts of removed pods.
 func (m *Metrics) kills(pods []*podcache.Status) map[victim]uint64 {
 	now := map[victim]uint64{{}: 0}
-	there := make(map[types.UID]bool, len(pods))
+	present := make(map[types.UID]bool, len(pods))
 	for _, s := range pods {
-		there[s.UID] = true
+		present[s.UID] = true
 		for _, c := range s.Containers {
 			now[victim{s.UID, podcache.ContainerName(c)}] = 0
 		}
@@ -53,7 +54,7 @@ func (m *Metrics) kills(pods []*podcache.Status) map[victim]uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for v, n := range m.killed {
-		if v.uid != "" && !there[v.uid] {
+		if v.uid != "" && !present[v.uid] {
 			delete(m.killed, v)
 			continue
 		}

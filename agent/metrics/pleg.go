@@ -16,23 +16,23 @@ type plegMetrics struct {
 }
 
 func newPLEG(f *maker) plegMetrics {
-	f.counter("pleg_discard_events", "Events that were dropped. Always 0: none is.")
+	f.counter("pleg_discard_events", "Discarded PLEG events. Always 0, because no event is discarded.")
 	return plegMetrics{
-		relist:       f.histogram("pleg_relist_duration_seconds", "How long a look at all pods in the runtime took, successful or not.", prometheus.DefBuckets),
-		interval:     f.histogram("pleg_relist_interval_seconds", "Time from the beginning of one look at all pods in the runtime to that of the next.", prometheus.DefBuckets),
-		podRelist:    f.histogram("pleg_pod_relist_duration_seconds", "How long the inspection of one pod took, the wait for its turn included.", prometheus.DefBuckets),
-		streamErrors: f.counter("evented_pleg_connection_error_count", "How often the runtime's stream of events broke or could not be opened."),
-		streamOpened: f.counter("evented_pleg_connection_success_count", "How often the runtime's stream of events was opened."),
-		eventAge:     f.histogram("evented_pleg_connection_latency_seconds", "Age of the runtime's events when they came.", prometheus.DefBuckets),
+		relist:       f.histogram("pleg_relist_duration_seconds", "Duration of a relist of the runtime, successful or not.", prometheus.DefBuckets),
+		interval:     f.histogram("pleg_relist_interval_seconds", "Time from the start of one successful relist to the start of the next one.", prometheus.DefBuckets),
+		podRelist:    f.histogram("pleg_pod_relist_duration_seconds", "Duration of the inspection of one pod, including the wait for its start.", prometheus.DefBuckets),
+		streamErrors: f.counter("evented_pleg_connection_error_count", "Number of times that the runtime's event stream broke or could not be opened."),
+		streamOpened: f.counter("evented_pleg_connection_success_count", "Number of times that the runtime's event stream was opened."),
+		eventAge:     f.histogram("evented_pleg_connection_latency_seconds", "Age of the runtime's events when they were received.", prometheus.DefBuckets),
 	}
 }
 
-// PLEG returns an observer for a [pleg.Generator] that goes on to call next.
+// PLEG returns an observer for a [pleg.Generator] that then calls next.
 func (m *Metrics) PLEG(next pleg.Observer) pleg.Observer {
 	c := &m.pleg
-	var began time.Time // of the last that succeeded; they are called one at a time
+	var began time.Time // start of the last successful relist; callbacks are not concurrent
 	o := next
-	o.RelistEnd = then2(func(r pleg.Result, err error) {
+	o.RelistEnd = chain2(func(r pleg.Result, err error) {
 		c.relist.Observe(r.Took.Seconds())
 		if err != nil {
 			return
@@ -42,12 +42,12 @@ func (m *Metrics) PLEG(next pleg.Observer) pleg.Observer {
 		}
 		began = r.At
 	}, next.RelistEnd)
-	o.PodInspected = then3(func(_ types.UID, took time.Duration, _ error) { c.podRelist.Observe(took.Seconds()) }, next.PodInspected)
-	o.StreamOpened = then0(c.streamOpened.Inc, next.StreamOpened)
-	o.StreamEnded = then1(func(error) { c.streamErrors.Inc() }, next.StreamEnded)
-	o.Hinted = then1(func(age time.Duration) { c.eventAge.Observe(age.Seconds()) }, next.Hinted)
+	o.PodInspected = chain3(func(_ types.UID, took time.Duration, _ error) { c.podRelist.Observe(took.Seconds()) }, next.PodInspected)
+	o.StreamOpened = chain0(c.streamOpened.Inc, next.StreamOpened)
+	o.StreamEnded = chain1(func(error) { c.streamErrors.Inc() }, next.StreamEnded)
+	o.Hinted = chain1(func(age time.Duration) { c.eventAge.Observe(age.Seconds()) }, next.Hinted)
 	return o
 }
 
-// unix returns t in seconds.
+// unix returns t in seconds since the Unix epoch.
 func unix(t time.Time) float64 { return float64(t.UnixNano()) / float64(time.Second) }

@@ -17,7 +17,7 @@ import (
 )
 
 type podMetrics struct {
-	turns                                      *prometheus.HistogramVec
+	syncs                                      *prometheus.HistogramVec
 	workerStart, containersPerPod, start       prometheus.Histogram
 	orphans                                    prometheus.Counter
 	restarted                                  *prometheus.CounterVec
@@ -35,49 +35,49 @@ type podMetrics struct {
 func newPods(f *maker) podMetrics {
 	own := f.own()
 	p := podMetrics{
-		turns:            f.histograms("pod_worker_duration_seconds", "How long a turn of a pod's worker took, by why there was one: create, update, sync, kill or terminated.", prometheus.DefBuckets, "operation_type"),
-		workerStart:      f.histogram("pod_worker_start_duration_seconds", "Time from when a pod was first seen to when its worker began.", prometheus.DefBuckets),
-		containersPerPod: f.histogram("containers_per_pod_count", "Regular containers of each pod that began.", prometheus.ExponentialBuckets(1, 2, 5)),
+		syncs:            f.histograms("pod_worker_duration_seconds", "Duration of a sync of a pod, by operation type: create, update, sync, kill or terminated.", prometheus.DefBuckets, "operation_type"),
+		workerStart:      f.histogram("pod_worker_start_duration_seconds", "Time from when a pod was first seen to when its worker started.", prometheus.DefBuckets),
+		containersPerPod: f.histogram("containers_per_pod_count", "Number of regular containers of each started pod.", prometheus.ExponentialBuckets(1, 2, 5)),
 		start: f.histogram("pod_start_duration_seconds", "Time from when a pod was first seen to when it was Running.",
 			[]float64{0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}),
-		orphans:                 f.counter("orphaned_runtime_pods_total", "Pods that were found running although nobody had asked for them."),
-		restarted:               f.counters("restarted_pods_total", "Pods that were removed and asked for again with the same UID before they had ended.", "static"),
-		startedPods:             f.counter("started_pods_total", "Sandboxes that were to be started."),
+		orphans:                 f.counter("orphaned_runtime_pods_total", "Pods that were found running in the runtime without being defined."),
+		restarted:               f.counters("restarted_pods_total", "Pods that were deleted and defined again with the same UID before they had ended.", "static"),
+		startedPods:             f.counter("started_pods_total", "Attempts to start a sandbox."),
 		startedPodErrors:        f.counter("started_pods_errors_total", "Sandboxes that could not be started."),
-		startedContainers:       f.counters("started_containers_total", "Containers that were to be started, by kind.", "container_type"),
-		startedContainersErrors: f.counters("started_containers_errors_total", "Containers that could not be started, by kind and by the reason that the pod's status shows.", "container_type", "code"),
-		pulls: f.histograms("image_pull_duration_seconds", "How long pulls of images took that succeeded, by the size of the image.",
+		startedContainers:       f.counters("started_containers_total", "Attempts to start a container, by container type.", "container_type"),
+		startedContainersErrors: f.counters("started_containers_errors_total", "Containers that could not be started, by container type and by the reason in the pod's status.", "container_type", "code"),
+		pulls: f.histograms("image_pull_duration_seconds", "Duration of successful image pulls, by image size.",
 			[]float64{1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}, "image_size_in_bytes"),
-		ends: f.counters("terminated_containers_total", "Containers that have ended, by kind, exit code and reason.", "container_type", "exit_code", "reason"),
+		ends: f.counters("terminated_containers_total", "Terminated containers, by container type, exit code and reason.", "container_type", "exit_code", "reason"),
 		published: f.histogram("pod_status_sync_duration_seconds", "Time from a change of a pod's status to its publication.",
 			[]float64{0.010, 0.050, 0.100, 0.500, 1, 5, 10, 20, 30, 45, 60}),
-		publishErrors: own.counter("status_publish_errors_total", "Publications of a pod's status that failed and are tried again."),
-		httpFallbacks: f.counter("lifecycle_handler_http_fallbacks_total", "Hooks by HTTPS that worked in plain HTTP only."),
-		sleepsCut:     f.counter("sleep_action_terminated_early_total", "Sleep hooks that were cut short."),
+		publishErrors: own.counter("status_publish_errors_total", "Failed publications of a pod's status, which are retried."),
+		httpFallbacks: f.counter("lifecycle_handler_http_fallbacks_total", "HTTPS lifecycle hooks that only worked with plain HTTP."),
+		sleepsCut:     f.counter("sleep_action_terminated_early_total", "Sleep hooks that were terminated early."),
 		rejections:    f.counters("admission_rejections_total", "Pods that were refused, by reason.", "reason"),
-		shutdownStart: f.gauge("graceful_shutdown_start_time_seconds", "When the agent began to take its pods down, as a Unix time; 0 before that."),
-		shutdownEnd:   f.gauge("graceful_shutdown_end_time_seconds", "When they were down, as a Unix time; 0 before that."),
+		shutdownStart: f.gauge("graceful_shutdown_start_time_seconds", "Unix time at which the last graceful shutdown of the pods started, 0 without a shutdown."),
+		shutdownEnd:   f.gauge("graceful_shutdown_end_time_seconds", "Unix time at which the last graceful shutdown of the pods ended, 0 without a shutdown."),
 	}
 	f.also(own)
 	return p
 }
 
-// Workers returns an observer for [podworker.Workers] that goes on to call next.
+// Workers returns an observer for [podworker.Workers] that then calls next.
 func (m *Metrics) Workers(next podworker.Observer) podworker.Observer {
 	o := next
-	o.TurnEnd = then1(m.turnEnded, next.TurnEnd)
-	o.Moved = then3(func(_ types.UID, pod *corev1.Pod, phase podworker.Phase) {
+	o.TurnEnd = chain1(m.syncEnded, next.TurnEnd)
+	o.Moved = chain3(func(_ types.UID, pod *corev1.Pod, phase podworker.Phase) {
 		if pod == nil && phase == podworker.Terminating {
 			m.pods.orphans.Inc()
 		}
 	}, next.Moved)
-	o.Restarted = then1(func(pod *corev1.Pod) { m.pods.restarted.WithLabelValues(static(pod)).Inc() }, next.Restarted)
+	o.Restarted = chain1(func(pod *corev1.Pod) { m.pods.restarted.WithLabelValues(static(pod)).Inc() }, next.Restarted)
 	return o
 }
 
-func (m *Metrics) turnEnded(t podworker.TurnInfo) {
+func (m *Metrics) syncEnded(t podworker.TurnInfo) {
 	took := t.Waited + t.Duration
-	m.pods.turns.WithLabelValues(turnType(t)).Observe(took.Seconds())
+	m.pods.syncs.WithLabelValues(syncType(t)).Observe(took.Seconds())
 	if !t.First || t.Phase != podworker.Syncing || t.Pod == nil {
 		return
 	}
@@ -87,8 +87,8 @@ func (m *Metrics) turnEnded(t podworker.TurnInfo) {
 	}
 }
 
-// turnType is the kubelet's word for a turn.
-func turnType(t podworker.TurnInfo) string {
+// syncType returns the kubelet's operation type of a sync.
+func syncType(t podworker.TurnInfo) string {
 	switch {
 	case t.Phase == podworker.Terminating:
 		return podworker.Kill.String()
@@ -101,13 +101,13 @@ func turnType(t podworker.TurnInfo) string {
 	}
 }
 
-// firstSeen is when the pod's source first gave it.
+// firstSeen returns when the pod was first received from its source.
 func firstSeen(pod *corev1.Pod) (time.Time, bool) {
 	at, err := time.Parse(time.RFC3339Nano, pod.Annotations[podspec.SeenAnnotation])
 	return at, err == nil
 }
 
-// static is the value of that label.
+// static returns the value of the label "static".
 func static(pod *corev1.Pod) string {
 	if pod != nil && podspec.IsStatic(pod) {
 		return "true"
@@ -115,16 +115,16 @@ func static(pod *corev1.Pod) string {
 	return ""
 }
 
-// Runner returns an observer for a [podrunner.Runner] that goes on to call next.
+// Runner returns an observer for a [podrunner.Runner] that then calls next.
 func (m *Metrics) Runner(next podrunner.Observer) podrunner.Observer {
 	c, o := &m.pods, next
-	o.SandboxStarted = then2(func(_ *corev1.Pod, err error) {
+	o.SandboxStarted = chain2(func(_ *corev1.Pod, err error) {
 		c.startedPods.Inc()
 		if err != nil {
 			c.startedPodErrors.Inc()
 		}
 	}, next.SandboxStarted)
-	o.ContainerStarted = then1(func(s podrunner.ContainerStart) {
+	o.ContainerStarted = chain1(func(s podrunner.ContainerStart) {
 		kind := containerType(s.Kind)
 		c.startedContainers.WithLabelValues(kind).Inc()
 		if s.Code != "" {
@@ -147,10 +147,10 @@ func containerType(k podrunner.ContainerKind) string {
 	}
 }
 
-// Images returns an observer for an [images.Manager] that goes on to call next.
+// Images returns an observer for an [images.Manager] that then calls next.
 func (m *Metrics) Images(next images.Observer) images.Observer {
 	o := next
-	o.Pulled = then1(func(p images.PullInfo) {
+	o.Pulled = chain1(func(p images.PullInfo) {
 		if p.Err == nil {
 			m.pods.pulls.WithLabelValues(sizeClass(p.SizeBytes)).Observe(p.Took.Seconds())
 		}
@@ -158,7 +158,7 @@ func (m *Metrics) Images(next images.Observer) images.Observer {
 	return o
 }
 
-// sizeClass is the label for an image of this size.
+// sizeClass returns the label for an image size.
 func sizeClass(bytes uint64) string {
 	const mb, gb = 1 << 20, 1 << 30
 	if bytes == 0 {
@@ -187,22 +187,22 @@ func sizeClass(bytes uint64) string {
 	return "GT100GB"
 }
 
-// Statuses returns an observer for a [status.Manager] that goes on to call next.
+// Statuses returns an observer for a [status.Manager] that then calls next.
 func (m *Metrics) Statuses(next status.Observer) status.Observer {
 	o := next
-	o.StatusChanged = then1(func(c status.Change) {
+	o.StatusChanged = chain1(func(c status.Change) {
 		if took, ok := startedIn(c, m.cfg.Clock.Now()); ok {
 			m.pods.start.Observe(took.Seconds())
 		}
 	}, next.StatusChanged)
-	o.ContainerTerminated = then1(func(e status.ContainerEnd) {
+	o.ContainerTerminated = chain1(func(e status.ContainerEnd) {
 		m.pods.ends.WithLabelValues(e.Type, strconv.Itoa(int(e.ExitCode)), safe(e.Reason)).Inc()
 	}, next.ContainerTerminated)
 	return o
 }
 
-// startedIn returns how long after it was first seen a pod came to run. One that ran
-// before it was seen, because another agent had started it, did not.
+// startedIn returns the time from when a pod was first seen until it was running. It returns
+// false for a pod that ran before it was seen, because another agent had started it.
 func startedIn(c status.Change, now time.Time) (time.Duration, bool) {
 	if c.New.Phase != corev1.PodRunning || c.Old.Phase != "" && c.Old.Phase != corev1.PodPending || c.Pod == nil {
 		return 0, false
@@ -219,33 +219,33 @@ func startedIn(c status.Change, now time.Time) (time.Duration, bool) {
 	return max(0, now.Sub(seen)), true
 }
 
-// Publisher returns an observer for a [status.Publisher] that goes on to call next.
+// Publisher returns an observer for a [status.Publisher] that then calls next.
 func (m *Metrics) Publisher(next status.PublisherObserver) status.PublisherObserver {
 	o := next
-	o.Published = then1(func(p status.Publication) {
+	o.Published = chain1(func(p status.Publication) {
 		if !p.Again && !p.Gone {
 			m.pods.published.Observe(p.Latency.Seconds())
 		}
 	}, next.Published)
-	o.Failed = then3(func(*corev1.Pod, error, time.Duration) { m.pods.publishErrors.Inc() }, next.Failed)
+	o.Failed = chain3(func(*corev1.Pod, error, time.Duration) { m.pods.publishErrors.Inc() }, next.Failed)
 	return o
 }
 
-// Hooks returns an observer for a [lifecycle.HookRunner] that goes on to call next.
+// Hooks returns an observer for a [lifecycle.HookRunner] that then calls next.
 func (m *Metrics) Hooks(next lifecycle.HookObserver) lifecycle.HookObserver {
 	o := next
-	o.HTTPFallback = then1(func(lifecycle.HookInfo) { m.pods.httpFallbacks.Inc() }, next.HTTPFallback)
-	o.SleepTerminated = then1(func(lifecycle.HookInfo) { m.pods.sleepsCut.Inc() }, next.SleepTerminated)
+	o.HTTPFallback = chain1(func(lifecycle.HookInfo) { m.pods.httpFallbacks.Inc() }, next.HTTPFallback)
+	o.SleepTerminated = chain1(func(lifecycle.HookInfo) { m.pods.sleepsCut.Inc() }, next.SleepTerminated)
 	return o
 }
 
-// Rejected counts a pod that was refused, by the reason that its status shows.
+// Rejected counts a refused pod, by the reason in its status.
 func (m *Metrics) Rejected(reason string) {
 	m.pods.rejections.WithLabelValues(rejection(reason)).Inc()
 }
 
-// ShutdownStarted records that an agent begins to end its pods.
+// ShutdownStarted records that an agent starts to stop its pods.
 func (m *Metrics) ShutdownStarted() { m.pods.shutdownStart.Set(unix(m.cfg.Clock.Now())) }
 
-// ShutdownEnded records that all pods of an agent have ended.
+// ShutdownEnded records that all pods of an agent were stopped.
 func (m *Metrics) ShutdownEnded() { m.pods.shutdownEnd.Set(unix(m.cfg.Clock.Now())) }

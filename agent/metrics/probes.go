@@ -14,16 +14,16 @@ type probeMetrics struct {
 func newProbes(f *maker) probeMetrics {
 	p := probeMetrics{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "prober_probe_total", Help: beta + "Runs of a container's probe, by what they found.",
+			Name: "prober_probe_total", Help: beta + "Runs of a container's probe, by result.",
 		}, []string{"probe_type", "result", "container", "pod", "namespace", "pod_uid"}),
-		took: f.histograms("prober_probe_duration_seconds", "How long runs of a container's probe took that succeeded.", prometheus.DefBuckets,
+		took: f.histograms("prober_probe_duration_seconds", "Duration of successful runs of a container's probe.", prometheus.DefBuckets,
 			"probe_type", "container", "pod", "namespace"),
 	}
 	f.add(p.total)
 	return p
 }
 
-// A timing is what the durations of probes go by: those of pods of one name share one.
+// timing has the labels of a duration series. Probes of pods with the same name share one.
 type timing struct{ kind, container, pod, namespace string }
 
 // probeSeries are the series of one probe.
@@ -33,11 +33,11 @@ type probeSeries struct {
 	took                        prometheus.Observer
 }
 
-// Prober returns an observer for a [prober.Manager] that goes on to call next.
+// Prober returns an observer for a [prober.Manager] that then calls next.
 func (m *Metrics) Prober(next prober.Observer) prober.Observer {
 	o := next
-	o.Probed = then1(m.probed, next.Probed)
-	o.Removed = then1(m.unprobed, next.Removed)
+	o.Probed = chain1(m.probed, next.Probed)
+	o.Removed = chain1(m.unprobed, next.Removed)
 	return o
 }
 
@@ -63,7 +63,7 @@ func (m *Metrics) probed(r prober.Run) {
 	}
 }
 
-// newSeries makes all series of a probe. It needs mu.
+// newSeries creates all series of a probe. Callers hold mu.
 func (m *Metrics) newSeries(r prober.Run) *probeSeries {
 	t := timing{r.Kind.String(), safe(r.Container), safe(r.Pod.Name), safe(r.Pod.Namespace)}
 	m.timed[t]++
@@ -76,14 +76,14 @@ func (m *Metrics) newSeries(r prober.Run) *probeSeries {
 	}
 }
 
-// unprobed is called when a probe has ended.
+// unprobed deletes the series of a removed probe.
 func (m *Metrics) unprobed(k prober.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.dropSeries(k)
 }
 
-// dropSeries drops the series of a probe. It needs mu.
+// dropSeries deletes the series of a probe. Callers hold mu.
 func (m *Metrics) dropSeries(k prober.Key) {
 	s := m.runs[k]
 	if s == nil {

@@ -19,7 +19,7 @@ func run(pod *corev1.Pod, container string, kind prober.Kind, outcome prober.Out
 	}
 }
 
-func TestProbesAreCountedByWhatTheyFound(t *testing.T) {
+func TestProber_CountsByResult(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	o := b.Prober(prober.Observer{})
@@ -41,8 +41,8 @@ func TestProbesAreCountedByWhatTheyFound(t *testing.T) {
 	require.Len(t, series(b.probes(), "prober_probe_total"), 3)
 }
 
-// Upstream a probe's series outlive it (kubernetes#115963).
-func TestSeriesOfAProbeGoWithIt(t *testing.T) {
+// In the kubelet the series of a probe are not deleted with it (kubernetes#115963).
+func TestProber_SeriesAreDeletedWithTheProbe(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	o := b.Prober(prober.Observer{})
@@ -64,9 +64,9 @@ func TestSeriesOfAProbeGoWithIt(t *testing.T) {
 	}
 }
 
-// Upstream the worker of an old pod deletes the durations of the one that has its name
-// now, because they have no UID.
-func TestDurationsOutliveAnOlderPodOfTheirName(t *testing.T) {
+// In the kubelet the worker of an old pod deletes the duration series of a new pod of the same
+// name, because these series have no UID.
+func TestProber_DurationSeriesSurvivesOlderPodOfSameName(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	o := b.Prober(prober.Observer{})
@@ -83,14 +83,14 @@ func TestDurationsOutliveAnOlderPodOfTheirName(t *testing.T) {
 	require.Empty(t, series(b.probes(), "prober_"))
 }
 
-func TestCountingARunAllocatesNothing(t *testing.T) {
+func TestProber_DoesNotAllocate(t *testing.T) {
 	b := newBed(t)
 	o := b.Prober(prober.Observer{})
 	r := run(newPod("web", "app"), "app", prober.Liveness, prober.Succeeded)
 	require.Zero(t, testing.AllocsPerRun(100, func() { o.Probed(r) }))
 }
 
-// The kubelet looks the labels of a run up in a map of strings each time.
+// The kubelet looks up the labels of a run in a map of strings each time.
 func BenchmarkProbed(b *testing.B) {
 	o := newBed(b).Prober(prober.Observer{})
 	r := run(newPod("web", "app"), "app", prober.Liveness, prober.Succeeded)

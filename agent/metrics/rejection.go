@@ -2,8 +2,8 @@ package metrics
 
 import "strings"
 
-// rejection is the label for a reason: one of those that the kubelet knows, or a word
-// for all others, so that a handler that makes up reasons makes no series of its own.
+// rejection returns the label for a reason: the reason itself if the kubelet knows it,
+// otherwise a common word, so that a handler with its own reasons does not create new series.
 func rejection(reason string) string {
 	switch reason {
 	case "AppArmor", "Evicted", "InitContainerRestartPolicyForbidden", "InvalidNodeInfo", "NodeShutdown",

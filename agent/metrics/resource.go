@@ -10,22 +10,22 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// resource collects what is used, for one request.
+// resource collects the resource usage for one request.
 type resource struct {
 	ctx     context.Context
 	summary func(context.Context) (*statsapi.Summary, error)
 	log     *slog.Logger
 }
 
-// Describe is for [prometheus.Collector]. It is an unchecked one: what there is shows
-// when it is asked.
+// Describe implements [prometheus.Collector]. It describes no metrics, because they are only
+// known during Collect.
 func (r *resource) Describe(chan<- *prometheus.Desc) {}
 
-// Collect is for [prometheus.Collector].
+// Collect implements [prometheus.Collector].
 func (r *resource) Collect(ch chan<- prometheus.Metric) {
 	s, err := r.summary(r.ctx)
 	if err != nil {
-		r.log.WarnContext(r.ctx, "measuring what is used failed", "err", err)
+		r.log.WarnContext(r.ctx, "could not measure all resource usage", "err", err)
 	}
 	broken := 0.0
 	if s == nil {
@@ -34,7 +34,7 @@ func (r *resource) Collect(ch chan<- prometheus.Metric) {
 		used(ch, s)
 	}
 	for name, level := range map[string]string{"scrape_error": alpha, "resource_scrape_error": stable} {
-		d := prometheus.NewDesc(name, level+"1 if nothing could be measured, else 0.", nil, nil)
+		d := prometheus.NewDesc(name, level+"1 if nothing could be measured, otherwise 0.", nil, nil)
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, broken)
 	}
 }
@@ -65,15 +65,15 @@ func used(ch chan<- prometheus.Metric, s *statsapi.Summary) {
 	}
 }
 
-// A scope is what figures are about: the node, a pod or a container.
+// scope is the object of figures: the node, a pod or a container.
 type scope struct {
 	ch             chan<- prometheus.Metric
 	prefix         string
 	labels, values []string
 }
 
-// tell sends a figure, with the time of its measurement if it has one.
-func (s scope) tell(kind prometheus.ValueType, at metav1.Time, value float64, name, help string) {
+// emit sends a figure, with the time of its measurement if known.
+func (s scope) emit(kind prometheus.ValueType, at metav1.Time, value float64, name, help string) {
 	m := prometheus.MustNewConstMetric(prometheus.NewDesc(s.prefix+name, help, s.labels, nil), kind, value, s.values...)
 	if !at.IsZero() {
 		m = prometheus.NewMetricWithTimestamp(at.Time, m)
@@ -83,21 +83,21 @@ func (s scope) tell(kind prometheus.ValueType, at metav1.Time, value float64, na
 
 func (s scope) cpu(c *statsapi.CPUStats) {
 	if c != nil && c.UsageCoreNanoSeconds != nil {
-		s.tell(prometheus.CounterValue, c.Time, float64(*c.UsageCoreNanoSeconds)/float64(time.Second),
+		s.emit(prometheus.CounterValue, c.Time, float64(*c.UsageCoreNanoSeconds)/float64(time.Second),
 			"cpu_usage_seconds_total", stable+"CPU time used, in seconds of one core.")
 	}
 }
 
 func (s scope) memory(m *statsapi.MemoryStats) {
 	if m != nil && m.WorkingSetBytes != nil {
-		s.tell(prometheus.GaugeValue, m.Time, float64(*m.WorkingSetBytes),
-			"memory_working_set_bytes", stable+"Memory used that can't be taken back at will.")
+		s.emit(prometheus.GaugeValue, m.Time, float64(*m.WorkingSetBytes),
+			"memory_working_set_bytes", stable+"Working set: used memory that can't be reclaimed easily.")
 	}
 }
 
 func (s scope) swap(w *statsapi.SwapStats) {
 	if w != nil && w.SwapUsageBytes != nil {
-		s.tell(prometheus.GaugeValue, w.Time, float64(*w.SwapUsageBytes), "swap_usage_bytes", alpha+"Swap used.")
+		s.emit(prometheus.GaugeValue, w.Time, float64(*w.SwapUsageBytes), "swap_usage_bytes", alpha+"Swap used.")
 	}
 }
 
@@ -109,11 +109,11 @@ func (s scope) swapLimit(w *statsapi.SwapStats) {
 	if w.SwapUsageBytes != nil {
 		limit += float64(*w.SwapUsageBytes)
 	}
-	s.tell(prometheus.GaugeValue, w.Time, limit, "swap_limit_bytes", alpha+"Swap that may be used.")
+	s.emit(prometheus.GaugeValue, w.Time, limit, "swap_limit_bytes", alpha+"Swap limit.")
 }
 
 func (s scope) started(at time.Time) {
 	if at.Unix() > 0 {
-		s.tell(prometheus.GaugeValue, metav1.Time{}, unix(at), "start_time_seconds", stable+"When it was started, as a Unix time.")
+		s.emit(prometheus.GaugeValue, metav1.Time{}, unix(at), "start_time_seconds", stable+"Start time as a Unix time.")
 	}
 }

@@ -14,29 +14,29 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// A Source is what is known of one agent when a scrape comes. Its functions are called
-// then, in any goroutine; they must not wait. What they return is read before the scrape is
-// answered, and neither retained nor modified. The metrics of nil functions are missing.
+// Source has the functions that return the state of one agent. They are called during a scrape,
+// in any goroutine, and must not block. Their results are neither retained nor modified.
+// Metrics of nil functions are missing.
 type Source struct {
-	// NodeName is the label of kubelet_node_name. Empty: the metric is missing.
+	// NodeName is the label of kubelet_node_name. If empty, the metric is missing.
 	NodeName string
-	// Desired returns the pods that are to run: podmanager's GetPods.
+	// Desired returns the pods that should run: GetPods of podmanager.
 	Desired func() []*corev1.Pod
-	// Mirrors returns the number of mirror pods: 0 without an API server.
+	// Mirrors returns the number of mirror pods, 0 without an API server.
 	Mirrors func() int
-	// Known returns what the workers know: [podworker.Workers.KnownPods].
+	// Known returns the state of the workers: [podworker.Workers.KnownPods].
 	Known func() map[types.UID]podworker.Known
-	// Observed returns what the runtime shows: [podcache.Cache.Statuses].
+	// Observed returns the state of pods in the runtime: [podcache.Cache.Statuses].
 	Observed func() []*podcache.Status
-	// RelistedAt returns when the newest relist that succeeded began: RelistedAt of
-	// pleg.Stats. Zero: none has succeeded.
+	// RelistedAt returns when the newest successful relist began: RelistedAt of pleg.Stats.
+	// Zero means that none has succeeded.
 	RelistedAt func() time.Time
 }
 
-// Add includes an agent in each scrape from now on, until remove is called. Values of
-// several agents are added up; kubelet_pleg_last_seen_seconds is that of the agent whose
-// relist is the oldest. Call remove when the agent has ended: it also deletes the series of
-// the agent's pods, for which it calls the functions of s a last time.
+// Add includes an agent in each scrape until remove is called. Values of several agents are
+// added; kubelet_pleg_last_seen_seconds is that of the agent with the oldest relist. Call
+// remove when the agent has stopped: it also deletes the series of the agent's pods, and calls
+// the functions of s one last time for that.
 func (m *Metrics) Add(s Source) (remove func()) {
 	added := &s
 	m.mu.Lock()
@@ -62,7 +62,7 @@ func (m *Metrics) remove(s *Source) {
 	}
 }
 
-// pods returns the UIDs of all pods that the source has.
+// pods returns the UIDs of all pods of the source.
 func (s *Source) pods() map[types.UID]bool {
 	all := map[types.UID]bool{}
 	if s.Desired != nil {
@@ -85,14 +85,14 @@ func (s *Source) pods() map[types.UID]bool {
 	return all
 }
 
-// added returns the sources in the order of Add.
+// added returns the sources in the order in which they were added.
 func (m *Metrics) added() []*Source {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.sources)
 }
 
-// state collects what the sources know.
+// state is the collector of the sources' metrics.
 type state struct {
 	metrics *Metrics
 
@@ -108,21 +108,21 @@ func newState(m *Metrics, prefix string) *state {
 	}
 	return &state{
 		metrics:    m,
-		node:       desc("node_name", "1, with the name of the node.", "node"),
-		lastSeen:   desc("pleg_last_seen_seconds", "When the last look at all pods that succeeded began, as a Unix time."),
-		desired:    desc("desired_pods", "Pods that are to run. static is true for those of no API server.", "static"),
-		active:     desc("active_pods", "Desired pods that have not ended and were not refused: those that a new one has to fit in with.", "static"),
-		mirrors:    desc("mirror_pods", "Pods in the API server that stand for static ones."),
+		node:       desc("node_name", "The node's name as a label. The value is always 1.", "node"),
+		lastSeen:   desc("pleg_last_seen_seconds", "Unix time at which the last successful relist started."),
+		desired:    desc("desired_pods", "Pods that should run. static is true for pods that do not come from an API server.", "static"),
+		active:     desc("active_pods", "Desired pods that have not ended and were not refused. Admission counts their resources.", "static"),
+		mirrors:    desc("mirror_pods", "Mirror pods in the API server."),
 		ephemeral:  desc("managed_ephemeral_containers", "Ephemeral containers in the specs of the desired pods."),
-		working:    desc("working_pods", "Pods that have a worker, by how far they have come, by whether they are still desired (orphan: not any more; runtime_only: nobody knows their spec), and whether they are static.", "lifecycle", "config", "static"),
-		pods:       desc("running_pods", "Pods with a sandbox that runs."),
+		working:    desc("working_pods", "Pods with a worker, by lifecycle phase, by config (desired; orphan: no longer desired; runtime_only: without a known spec), and whether they are static.", "lifecycle", "config", "static"),
+		pods:       desc("running_pods", "Pods with a running sandbox."),
 		containers: desc("running_containers", "Containers in the runtime, by their state.", "container_state"),
 		oom: prometheus.NewDesc("container_oom_events_total",
-			alpha+"Kills for want of memory, by container; without one those that hit none.", []string{"container", "namespace", "pod"}, nil),
+			alpha+"OOM kills by container. Kills without a container have empty labels.", []string{"container", "namespace", "pod"}, nil),
 	}
 }
 
-// Describe is for [prometheus.Collector].
+// Describe implements [prometheus.Collector].
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		s.node, s.lastSeen, s.desired, s.active, s.mirrors, s.ephemeral, s.working, s.pods, s.containers, s.oom,
@@ -131,7 +131,7 @@ func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect is for [prometheus.Collector].
+// Collect implements [prometheus.Collector].
 func (s *state) Collect(ch chan<- prometheus.Metric) {
 	t := tally{nodes: map[string]int{}}
 	for _, source := range s.metrics.added() {
@@ -191,7 +191,7 @@ func (s *state) collectObserved(ch chan<- prometheus.Metric, pods []*podcache.St
 		ch <- gauge(s.containers, n, state)
 	}
 	type labels struct{ container, namespace, pod string }
-	hits := map[labels]uint64{} // of pods of one name, of which there may be two for a while, together
+	hits := map[labels]uint64{} // two pods may have the same name for a while; they share a series
 	for v, n := range s.metrics.kills(pods) {
 		l := labels{container: safe(v.container)}
 		if p := names[v.uid]; p != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-func TestPodsAreCountedWhenAskedFor(t *testing.T) {
+func TestPods_AreCountedDuringScrapes(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.none("kubelet_desired_pods")
@@ -59,9 +59,9 @@ func TestPodsAreCountedWhenAskedFor(t *testing.T) {
 	require.InDelta(t, 4, sum, 0)
 }
 
-// Upstream the count of a state stays where it was when its last container leaves it
+// In the kubelet the count of a state does not change when its last container leaves it
 // (kubernetes#98644).
-func TestContainersAreCountedInEveryState(t *testing.T) {
+func TestContainers_EveryStateIsExported(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	web := observed(newPod("web", "a", "b"))
@@ -91,7 +91,7 @@ func swap(used, available uint64) *statsapi.SwapStats {
 	return &statsapi.SwapStats{Time: metav1.NewTime(epoch), SwapUsageBytes: new(used), SwapAvailableBytes: new(available)}
 }
 
-func TestWhatIsUsedComesWithTheTimeOfItsMeasurement(t *testing.T) {
+func TestResource_FiguresHaveMeasurementTimes(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.summary = func(context.Context) (*statsapi.Summary, error) {
@@ -128,7 +128,7 @@ func TestWhatIsUsedComesWithTheTimeOfItsMeasurement(t *testing.T) {
 	require.Contains(t, page, "# TYPE container_cpu_usage_seconds_total counter")
 }
 
-func TestWhatIsNotKnownIsMissing(t *testing.T) {
+func TestCollect_UnknownValuesAreMissing(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.summary = func(context.Context) (*statsapi.Summary, error) {
@@ -148,7 +148,7 @@ func TestWhatIsNotKnownIsMissing(t *testing.T) {
 		"resource_scrape_error 0",
 		"scrape_error 0",
 	}, values(b.resource()))
-	require.Contains(t, b.log.String(), "measuring what is used failed")
+	require.Contains(t, b.log.String(), "could not measure all resource usage")
 
 	b.summary = func(context.Context) (*statsapi.Summary, error) { return nil, errNo }
 	require.Equal(t, []string{"resource_scrape_error 1", "scrape_error 1"}, values(b.resource()))
@@ -164,7 +164,7 @@ func values(page string) (lines []string) {
 	return lines
 }
 
-func TestTheMeasurementEndsWithTheRequest(t *testing.T) {
+func TestResource_MeasurementEndsWithTheRequest(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.summary = func(ctx context.Context) (*statsapi.Summary, error) {
@@ -176,9 +176,9 @@ func TestTheMeasurementEndsWithTheRequest(t *testing.T) {
 	require.Contains(t, w.Body.String(), "scrape_error 1")
 }
 
-// Two containers of a name in a pod of a name can't both be told: one is, and the rest
-// of the page with it.
-func TestTwoOfANameCostNobodyElse(t *testing.T) {
+// Two containers of the same name in pods of the same name can't both be exported: one is, with
+// the rest of the page.
+func TestResource_DuplicateNamesDoNotBreakThePage(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.summary = func(context.Context) (*statsapi.Summary, error) {

@@ -9,14 +9,14 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// A tally is what all sources together know. What no source knows is nil.
+// tally is the sum over all sources. Values that no source provides are nil.
 type tally struct {
 	nodes           map[string]int
-	relisted        *time.Time     // the oldest
-	desired, active map[string]int // by the label static
+	relisted        *time.Time     // oldest of all sources
+	desired, active map[string]int // by the label "static"
 	ephemeral       int
 	mirrors         *int
-	working         map[standing]int
+	working         map[workerState]int
 	isObserved      bool
 	observed        []*podcache.Status
 }
@@ -69,34 +69,34 @@ func (t *tally) addDesired(s *Source, known map[types.UID]podworker.Known) {
 	}
 }
 
-// A standing is how a pod stands with its worker: the labels of working_pods.
-type standing struct{ lifecycle, config, static string }
+// workerState is the state of a pod's worker: the labels of working_pods.
+type workerState struct{ lifecycle, config, static string }
 
 func (t *tally) addKnown(known map[types.UID]podworker.Known) {
 	if t.working == nil {
-		t.working = allStandings()
+		t.working = allWorkerStates()
 	}
 	for _, k := range known {
-		t.working[stands(k)]++
+		t.working[workerStateOf(k)]++
 	}
 }
 
-// allStandings returns each standing that is always shown.
-func allStandings() map[standing]int {
-	counts := map[standing]int{}
+// allWorkerStates returns the states that are always exported.
+func allWorkerStates() map[workerState]int {
+	counts := map[workerState]int{}
 	for _, phase := range []podworker.Phase{podworker.Syncing, podworker.Terminating, podworker.Terminated} {
-		counts[stands(podworker.Known{Phase: phase})] = 0
+		counts[workerStateOf(podworker.Known{Phase: phase})] = 0
 		for _, orphan := range []bool{false, true} {
 			for _, static := range []bool{false, true} {
-				counts[stands(podworker.Known{Phase: phase, Orphan: orphan, Static: static, HasConfig: true})] = 0
+				counts[workerStateOf(podworker.Known{Phase: phase, Orphan: orphan, Static: static, HasConfig: true})] = 0
 			}
 		}
 	}
 	return counts
 }
 
-func stands(k podworker.Known) standing {
-	s := standing{lifecycle: "terminated", config: "desired"}
+func workerStateOf(k podworker.Known) workerState {
+	s := workerState{lifecycle: "terminated", config: "desired"}
 	switch k.Phase {
 	case podworker.Syncing:
 		s.lifecycle = "sync"

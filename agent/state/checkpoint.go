@@ -8,18 +8,17 @@ import (
 	"io/fs"
 )
 
-// checkpointVersion is the version of the format of all checkpoints. A checkpoint of
-// another version is not read.
+// checkpointVersion is the version of the checkpoint format. Other versions are not read.
 const checkpointVersion = 1
 
-// checkpoint is how Save writes a value. Kubeparts' own agents read each other's
-// checkpoints, so its fields must not change without a new version.
+// checkpoint is the stored form of a value. Other versions of Kubeparts agents read it, so its
+// fields must not change without a new version.
 type checkpoint struct {
 	Version int             `json:"version"`
 	Data    json.RawMessage `json:"data"`
 }
 
-// Save stores a value as JSON with the version of the format. The stored value is replaced
+// Save stores a value as JSON with the version of the format. The stored value is replaced as a
 // whole: after a crash it is the old one or the new one.
 func Save(ctx context.Context, store Store, key string, value any) error {
 	data, err := json.Marshal(value)
@@ -33,9 +32,9 @@ func Save(ctx context.Context, store Store, key string, value any) error {
 	return store.Put(ctx, key, whole)
 }
 
-// Load reads a value that Save has stored. A key without a value is no error. Then, and
-// after an error, the variable that into points to is unchanged: a value that is damaged is
-// not read in part.
+// Load reads a value that Save has stored. A missing key is not an error. If the key is missing
+// or an error is returned, the variable that into points to is unchanged: a damaged value is
+// not read partially.
 func Load[T any](ctx context.Context, store Store, key string, into *T) error {
 	whole, err := store.Get(ctx, key)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,14 +57,14 @@ func decode[T any](whole []byte) (*T, error) {
 		return nil, err
 	}
 	if c.Version != checkpointVersion {
-		return nil, fmt.Errorf("version %d is not %d", c.Version, checkpointVersion)
+		return nil, fmt.Errorf("version %d is not supported, want %d", c.Version, checkpointVersion)
 	}
 	var value *T
 	if err := json.Unmarshal(c.Data, &value); err != nil {
 		return nil, err
 	}
 	if value == nil {
-		return nil, errors.New("it has no data")
+		return nil, errors.New("the value has no data")
 	}
 	return value, nil
 }

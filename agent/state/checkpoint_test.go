@@ -37,28 +37,28 @@ func TestSave_HasTheFormatOfEarlierAgents(t *testing.T) {
 	require.JSONEq(t, `{"version":1,"data":{"sha256:1":true}}`, string(text))
 }
 
-func TestSave_NamesTheKeyOfAValueThatIsNoJSON(t *testing.T) {
+func TestSave_ErrorOfInvalidJSONNamesTheKey(t *testing.T) {
 	t.Parallel()
 	err := state.Save(t.Context(), state.Memory(), "record.json", func() {})
 	require.ErrorContains(t, err, "encode record.json: json: unsupported type")
 }
 
-func TestLoad_OfAKeyWithoutAValueChangesNothing(t *testing.T) {
+func TestLoad_MissingKeyLeavesVariableUnchanged(t *testing.T) {
 	t.Parallel()
 	before := record{Name: "default"}
 	require.NoError(t, state.Load(t.Context(), state.Memory(), "record.json", &before))
 	require.Equal(t, record{Name: "default"}, before)
 }
 
-func TestLoad_OfADamagedValueChangesNothing(t *testing.T) {
+func TestLoad_DamagedValueLeavesVariableUnchanged(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, message string }{
 		"empty":         {"", "decode record.json: unexpected end of JSON input"},
 		"cut":           {`{"version":1,"data":{"name":"x"`, "decode record.json: unexpected end of JSON input"},
-		"other version": {`{"version":2,"data":{"name":"x"}}`, "decode record.json: version 2 is not 1"},
-		"no version":    {`{"name":"x"}`, "decode record.json: version 0 is not 1"},
+		"other version": {`{"version":2,"data":{"name":"x"}}`, "decode record.json: version 2 is not supported, want 1"},
+		"no version":    {`{"name":"x"}`, "decode record.json: version 0 is not supported, want 1"},
 		"other type":    {`{"version":1,"data":{"name":"x","count":7}}`, "decode record.json: json: cannot unmarshal"},
-		"null":          {`{"version":1,"data":null}`, "decode record.json: it has no data"},
+		"null":          {`{"version":1,"data":null}`, "decode record.json: the value has no data"},
 		"no data":       {`{"version":1}`, "decode record.json: unexpected end of JSON input"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/state"
 )
 
-// The next process finds what this one has put.
+// The next process reads the value that this one has stored.
 func ExampleFiles() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {

@@ -18,26 +18,26 @@ import (
 	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
-// FileStore is a [Store] in a folder: the value of a key is the file of this path below
-// it. Make it with [Files].
+// FileStore is a [Store] in a folder: the key is the path of the value's file below it. Create
+// it with [Files].
 //
-// Values are readable by their owner only. Folders are made as they are needed, and
-// removed with their last value, except for those that are directly in the store's folder.
+// Only their owner can read the values. Folders are created as needed, and removed with their
+// last value, except those directly in the store's folder.
 type FileStore struct {
 	dir  string
 	seed maphash.Seed
-	// busy has one lock for many keys. Writers of a key have it.
+	// busy has one lock for many keys. Writers of a key hold it.
 	busy [64]sync.Mutex
 }
 
 var _ Store = (*FileStore)(nil)
 
-// Files returns a store in the folder dir, which need not exist yet. Nothing is done to it
-// before the first call. Two stores of one folder are not aware of each other: a process
-// has one.
+// Files returns a store in the folder dir, which need not exist yet. It does nothing before the
+// first method call. Two stores of the same folder do not coordinate, so a process must only
+// have one.
 func Files(dir string) *FileStore { return &FileStore{dir: dir, seed: maphash.MakeSeed()} }
 
-// Get reads the file of a key. Anything but a regular file is an error.
+// Get reads the file of a key. It returns an error if it is not a regular file.
 func (f *FileStore) Get(_ context.Context, key string) (value []byte, err error) {
 	if err := checkKey(key); err != nil {
 		return nil, fmt.Errorf("state: get: %w", err)
@@ -56,19 +56,19 @@ func (f *FileStore) Get(_ context.Context, key string) (value []byte, err error)
 	return io.ReadAll(file)
 }
 
-// Put replaces the file of a key, or an empty folder of this path. It is on the disk when
+// Put replaces the file of a key, or an empty folder at its path. The file is on the disk when
 // Put has returned.
 func (f *FileStore) Put(_ context.Context, key string, value []byte) error {
 	return f.put(key, value, atomicfile.Durable)
 }
 
-// PutUnsynced is Put without waiting for the disk. After a power failure the file may be
-// old, or empty.
+// PutUnsynced is Put without waiting for the disk. After a power failure the file may be old or
+// empty.
 func (f *FileStore) PutUnsynced(_ context.Context, key string, value []byte) error {
 	return f.put(key, value, atomicfile.Process)
 }
 
-// maxRaces is how often a folder may disappear before a file could be made in it.
+// maxRaces is the number of retries if a folder disappears before a file is created in it.
 const maxRaces = 10
 
 func (f *FileStore) put(key string, value []byte, survives atomicfile.Durability) (err error) {
@@ -95,15 +95,14 @@ func (f *FileStore) write(key string, value []byte, survives atomicfile.Durabili
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
 	if info, err := folder.Lstat(name); err == nil && info.IsDir() {
-		if err := folder.Remove(name); err != nil { // one with something in it stays
+		if err := folder.Remove(name); err != nil { // fails if the folder is not empty
 			return err
 		}
 	}
 	return atomicfile.WriteIn(folder, name, value, survives)
 }
 
-// makeFolder opens a folder, and makes those of its path that are missing. The caller
-// closes it.
+// makeFolder opens a folder and creates missing folders of its path. The caller closes it.
 func (f *FileStore) makeFolder(path string, survives atomicfile.Durability) (*os.Root, error) {
 	folder, err := safeopen.Root(f.dir)
 	if err != nil || path == "" {
@@ -126,8 +125,8 @@ func (f *FileStore) makeFolder(path string, survives atomicfile.Durability) (*os
 	return folder, nil
 }
 
-// Delete removes the file of a key, what an interrupted Put of it left, and the folders
-// that are empty then. A folder of this path is not a value, and stays.
+// Delete removes the file of a key, the remains of an interrupted Put, and folders that become
+// empty. A folder at the path of the key is not a value and is not removed.
 func (f *FileStore) Delete(_ context.Context, key string) (err error) {
 	if err := checkKey(key); err != nil {
 		return fmt.Errorf("state: delete: %w", err)
@@ -147,7 +146,7 @@ func (f *FileStore) Delete(_ context.Context, key string) (err error) {
 		return err
 	}
 	for strings.Contains(path, "/") {
-		// One with something in it stays, and Put can do with one that goes.
+		// Removing fails if the folder is not empty. A concurrent Put handles a missing folder.
 		if root.Remove(local(path)) != nil {
 			break
 		}
@@ -156,7 +155,7 @@ func (f *FileStore) Delete(_ context.Context, key string) (err error) {
 	return nil
 }
 
-// remove deletes what has these names in a folder below root, except for folders.
+// remove deletes the files with these names in a folder below root, but not folders.
 func remove(root *os.Root, path string, names ...string) (err error) {
 	folder, err := safeopen.Folder(root, local(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -178,10 +177,10 @@ func remove(root *os.Root, path string, names ...string) (err error) {
 	return nil
 }
 
-// Keys lists the files below the folder that prefix names up to its last slash. It removes
-// what interrupted Puts left directly in that folder: it is the caller's, whereas folders
-// below it may be those of others. What is not a regular file is listed too, and its Get
-// returns an error.
+// Keys lists the files below the folder that prefix names up to its last slash. It removes the
+// remains of interrupted Puts directly in that folder, which belongs to the caller; folders
+// below it may belong to other packages. It also lists files that are not regular, for which
+// Get returns an error.
 func (f *FileStore) Keys(_ context.Context, prefix string) (keys []string, err error) {
 	if err := checkPrefix(prefix); err != nil {
 		return nil, fmt.Errorf("state: keys: %w", err)
@@ -211,8 +210,8 @@ func (f *FileStore) Keys(_ context.Context, prefix string) (keys []string, err e
 	return values, err
 }
 
-// walk returns the paths of all files below a folder of root that could be those of keys
-// with the prefix. The error joins what could not be read.
+// walk returns the paths of all files below a folder of root that may be keys with the prefix.
+// The error joins what could not be read.
 func walk(root *os.Root, folder, prefix string) (paths []string, err error) {
 	entries, err := safeopen.ReadDir(root, local(folder))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -233,24 +232,24 @@ func walk(root *os.Root, folder, prefix string) (paths []string, err error) {
 	return paths, errors.Join(errs...)
 }
 
-// clear removes what an interrupted Put of a key left. A Put that goes on is not one.
+// clear removes the remains of an interrupted Put of a key. The lock excludes a running Put.
 func (f *FileStore) clear(root *os.Root, key string) error {
 	defer f.lock(key)()
 	path, name := cut(key)
 	return remove(root, path, name+atomicfile.Suffix)
 }
 
-// local returns the path of a key or of a folder as the system has it.
+// local returns the path of a key or a folder in the form of the operating system.
 func local(path string) string { return filepath.FromSlash(cmp.Or(path, ".")) }
 
-// lock keeps other writers of a key away until unlock is called.
+// lock excludes other writers of a key until unlock is called.
 func (f *FileStore) lock(key string) (unlock func()) {
 	mu := &f.busy[maphash.String(f.seed, key)%uint64(len(f.busy))]
 	mu.Lock()
 	return mu.Unlock
 }
 
-// wrap adds to an error what was done.
+// wrap adds the action, the key and the folder to an error.
 func (f *FileStore) wrap(action, key string, err error) error {
 	if err == nil {
 		return nil

@@ -41,7 +41,7 @@ func TestFiles_KeyIsThePath(t *testing.T) {
 	}
 }
 
-// What a crash left of a Put is not a value, and does not stay.
+// The remains of an interrupted Put are not a value, and are removed.
 func TestFiles_InterruptedPut(t *testing.T) {
 	t.Parallel()
 	dir := below(t, map[string]string{"s/a": "old", "s/a.new": "ne", "s/b.new": "", "s/c.new": "x", "s/d.new": "y", "v/pod/file.new": "a pod's"})
@@ -64,7 +64,7 @@ func TestFiles_InterruptedPut(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "v/pod/file.new"), "it is in a folder that is not listed itself")
 }
 
-func TestFiles_FoldersGoWithTheirLastValue(t *testing.T) {
+func TestFiles_EmptyFoldersAreRemoved(t *testing.T) {
 	t.Parallel()
 	dir := below(t, map[string]string{"pods/other/volumes/": ""})
 	store := state.Files(dir)
@@ -83,7 +83,7 @@ func TestFiles_FoldersGoWithTheirLastValue(t *testing.T) {
 }
 
 // Files that are not values are neither followed, nor read, nor removed.
-func TestFiles_WhatIsNoValue(t *testing.T) {
+func TestFiles_FilesThatAreNotValues(t *testing.T) {
 	t.Parallel()
 	dir := below(t, map[string]string{"s/good": "1", "s/odd name": "", "s/folder/": "", "s/full/file": "", "elsewhere/secret": "mine"})
 	for link, target := range map[string]string{"s/link": "../elsewhere/secret", "s/nowhere": "nowhere", "linked": "elsewhere"} {
@@ -135,8 +135,8 @@ func TestFiles_FolderIsAFile(t *testing.T) {
 	require.ErrorContains(t, err, "state: list keys of a/ in ")
 }
 
-// The folder of a pod is removed by others too, when it looks empty to them.
-func TestFiles_OthersRemoveEmptyFolders(t *testing.T) {
+// Other packages also remove the folder of a pod when it is empty.
+func TestFiles_ConcurrentRemovalOfEmptyFolders(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	store := state.Files(dir)

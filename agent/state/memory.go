@@ -9,7 +9,8 @@ import (
 	"sync"
 )
 
-// MemoryStore is a [Store] that ends with the process. Make it with [Memory].
+// MemoryStore is a [Store] in memory. Its values are lost when the process ends. Create it with
+// [Memory].
 type MemoryStore struct {
 	mu     sync.Mutex
 	values map[string][]byte
@@ -17,7 +18,7 @@ type MemoryStore struct {
 
 var _ Store = (*MemoryStore)(nil)
 
-// Memory returns a store without values.
+// Memory returns an empty store.
 func Memory() *MemoryStore { return &MemoryStore{values: map[string][]byte{}} }
 
 // Get returns the value of a key.
@@ -34,7 +35,7 @@ func (m *MemoryStore) Get(_ context.Context, key string) ([]byte, error) {
 	return slices.Clone(value), nil
 }
 
-// Put replaces a value.
+// Put stores a value.
 func (m *MemoryStore) Put(_ context.Context, key string, value []byte) error {
 	if err := checkKey(key); err != nil {
 		return fmt.Errorf("state: put: %w", err)
@@ -50,7 +51,7 @@ func (m *MemoryStore) Put(_ context.Context, key string, value []byte) error {
 	return nil
 }
 
-// Delete removes a value.
+// Delete deletes a value.
 func (m *MemoryStore) Delete(_ context.Context, key string) error {
 	if err := checkKey(key); err != nil {
 		return fmt.Errorf("state: delete: %w", err)
@@ -61,7 +62,7 @@ func (m *MemoryStore) Delete(_ context.Context, key string) error {
 	return nil
 }
 
-// Keys returns the keys that begin with prefix.
+// Keys returns the keys that start with prefix.
 func (m *MemoryStore) Keys(_ context.Context, prefix string) (keys []string, err error) {
 	if err := checkPrefix(prefix); err != nil {
 		return nil, fmt.Errorf("state: keys: %w", err)

@@ -14,8 +14,8 @@ import (
 	"github.com/kubeparts/kubeparts/agent/state"
 )
 
-// Files and Memory answer alike, whatever is done to them, also when Files is opened anew
-// and finds what a crash has left.
+// Files and Memory must return the same results for any sequence of calls, even when Files is
+// opened again after a crash.
 func TestFiles_AgainstMemory(t *testing.T) {
 	t.Parallel()
 	keys := []string{"a", "a/b", "a/b/c", "p/1/x", "p/1/y", "p/2/x", "p/10/x", "s/1.json", "s/2.json"}
@@ -57,8 +57,8 @@ func TestFiles_AgainstMemory(t *testing.T) {
 	}
 }
 
-// alike requires that both stores did something, or neither. Deleting below what is a value
-// is an error for files.
+// alike requires that either both stores changed something or neither. Deleting below a value
+// is an error for Files.
 func alike(t *testing.T, files, memory error, what, key string) {
 	t.Helper()
 	if memory == nil && what == "delete" && errors.Is(files, syscall.ENOTDIR) {
@@ -77,7 +77,7 @@ func crash(t *testing.T, dir, key string, value []byte) {
 	require.NoError(t, os.WriteFile(path+".new", value[:len(value)/2], 0o600))
 }
 
-// No key leads out of the folder, and the stores agree on which are keys.
+// No key refers to a path outside the folder, and the stores agree on which keys are valid.
 func FuzzKeys(f *testing.F) {
 	for _, key := range []string{"a", "a/b", "../x", "/x", "a//b", "a/../b", "..", "a\x00", "x.new", "a b", "%2F"} {
 		f.Add(key)

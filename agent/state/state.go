@@ -8,34 +8,34 @@ import (
 	"github.com/kubeparts/kubeparts/internal/atomicfile"
 )
 
-// Store keeps small values by key, such as "statuses/<UID>.json".
+// Store stores small values by key, such as "statuses/<UID>.json".
 //
-// A key is a relative path: elements of ASCII letters, digits and -_.~%$&+=:@ between
-// single slashes. An element is not "." or "..", and does not end in ".new". Any other key
-// is an error that names it. A key that has a value is not the beginning of the path of
-// another.
+// A key is a relative path: elements of ASCII letters, digits and -_.~%$&+=:@, separated by
+// single slashes. An element must not be "." or "..", and must not end in ".new". Methods
+// return an error that names an invalid key. The path of a key with a value must not be a
+// parent of another key.
 //
-// A store may have one more method, PutUnsynced, with the signature of Put. Its value is
-// whole after the process has crashed, but it may be old or damaged after a power failure.
-// Packages use it for values that change often and mean little after one.
+// A store may have an additional method, PutUnsynced, with the signature of Put. Its value is
+// complete after a crash of the process, but may be old or damaged after a power failure.
+// Packages use it for values that change often and matter little after a power failure.
 type Store interface {
-	// Get returns the value of a key. The error is fs.ErrNotExist if the key has none. The
-	// value is the caller's.
+	// Get returns the value of a key. The error is fs.ErrNotExist if the key has no value. The
+	// caller owns the value.
 	Get(ctx context.Context, key string) ([]byte, error)
-	// Put replaces a value whole or not at all. The value is durable when Put has returned.
-	// It is not retained.
+	// Put replaces a value completely or not at all. The value is durable when Put has
+	// returned. The argument is not retained.
 	Put(ctx context.Context, key string, value []byte) error
-	// Delete removes a value. A key that has none is no error. After a power failure the
-	// value may be back.
+	// Delete deletes a value. A missing value is not an error. After a power failure the value
+	// may exist again.
 	Delete(ctx context.Context, key string) error
-	// Keys returns the keys that begin with prefix, sorted. Beside an error it returns those
-	// that it has found.
+	// Keys returns the keys that start with prefix, sorted. With an error, it returns the keys
+	// that could be found.
 	Keys(ctx context.Context, prefix string) ([]string, error)
 }
 
-const odd = "-_.~%$&+=:@"
+const allowedSymbols = "-_.~%$&+=:@"
 
-// checkKey returns why key is not a key.
+// checkKey returns why key is not a valid key.
 func checkKey(key string) error {
 	for element := range strings.SplitSeq(key, "/") {
 		reason := ""
@@ -56,7 +56,7 @@ func checkKey(key string) error {
 	return nil
 }
 
-// checkPrefix returns why no key can begin with prefix.
+// checkPrefix returns why no valid key can start with prefix.
 func checkPrefix(prefix string) error {
 	folder, _ := cut(prefix)
 	if folder != "" {
@@ -72,10 +72,10 @@ func checkPrefix(prefix string) error {
 
 func isForbidden(r rune) bool {
 	letter, digit := r|0x20 >= 'a' && r|0x20 <= 'z', r >= '0' && r <= '9'
-	return r >= 0x7f || !letter && !digit && !strings.ContainsRune(odd, r)
+	return r >= 0x7f || !letter && !digit && !strings.ContainsRune(allowedSymbols, r)
 }
 
-// cut splits a key into the path of its folder, which is empty for none, and its name.
+// cut splits a key into the path of its folder, which may be empty, and its name.
 func cut(key string) (folder, name string) {
 	if at := strings.LastIndexByte(key, '/'); at >= 0 {
 		return key[:at], key[at+1:]

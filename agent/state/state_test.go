@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stores are what the contract holds for.
+// stores are the implementations of the contract.
 func stores(t *testing.T, run func(t *testing.T, store state.Store)) {
 	t.Helper()
 	t.Run("files", func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestStore_RefusesBadKeys(t *testing.T) {
 	})
 }
 
-func TestStore_KeyIsNoFolder(t *testing.T) {
+func TestStore_KeyCannotBeAFolder(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, store state.Store) {
 		t.Helper()
@@ -123,8 +123,8 @@ func TestStore_KeyIsNoFolder(t *testing.T) {
 	})
 }
 
-// Writers and readers at the same time see whole values only.
-func TestStore_ManyAtOnce(t *testing.T) {
+// Concurrent writers and readers only see complete values.
+func TestStore_ConcurrentUse(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, store state.Store) {
 		t.Helper()

@@ -14,10 +14,10 @@ import (
 	"github.com/kubeparts/kubeparts/agent/stats"
 )
 
-// BenchmarkNode probes this machine, as a manager does up to 20 times a second, and
-// a tree on a disk with a limit of all pods. To beat: 55 µs, so that a quiet step of
-// the manager with 500 pods, itself 2 to 3 µs, stays below 60 µs, probe included. Most
-// of it is the kernel's, for zoneinfo. (The kubelet's whole summary takes milliseconds.)
+// BenchmarkNode measures this machine, as a manager does up to 20 times a second, and a tree on
+// a disk with a limit for all pods. The target is 55 µs, so that a step of the manager with 500
+// pods, which takes 2 to 3 µs itself, stays below 60 µs. Most of it is the kernel's time for
+// zoneinfo. (The kubelet's summary takes milliseconds.)
 func BenchmarkNode(b *testing.B) {
 	for _, e := range []stats.Estimator{stats.MemAvailable, stats.WorkingSet, stats.KubeletWorkingSet} {
 		b.Run("machine/"+string(e), func(b *testing.B) {
@@ -54,8 +54,8 @@ func manyPods(b *testing.B, n int) (cfg stats.Config, pods []*corev1.Pod) {
 	return cfg, pods
 }
 
-// BenchmarkPods measures memory and processes of all pods, as is done when a victim
-// has to be found: three files are opened, read and closed for each.
+// BenchmarkPods measures memory and processes of all pods, as for the selection of a pod for
+// eviction: it opens, reads and closes three files for each pod.
 func BenchmarkPods(b *testing.B) {
 	for _, n := range []int{100, 500} {
 		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
@@ -71,7 +71,7 @@ func BenchmarkPods(b *testing.B) {
 	}
 }
 
-// BenchmarkSummary makes the whole summary.
+// BenchmarkSummary measures the whole summary.
 func BenchmarkSummary(b *testing.B) {
 	cfg, pods := manyPods(b, 100)
 	p := newProvider(b, cfg)

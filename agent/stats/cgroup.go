@@ -9,14 +9,14 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// A hierarchy is where cgroups are: one tree in version 2, one per controller in
+// hierarchy is the location of cgroups: one tree in version 2, one tree per controller in
 // version 1.
 type hierarchy struct {
 	root string
 	v2   bool
 }
 
-// hierarchyAt looks which version is mounted at root.
+// hierarchyAt returns the hierarchy at root with its version.
 func hierarchyAt(root string) hierarchy {
 	return hierarchy{root, exists(filepath.Join(root, "cgroup.controllers"))}
 }
@@ -26,7 +26,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// file returns the path of a cgroup's file. The controller matters in version 1.
+// file returns the path of a cgroup's file. The controller is only used in version 1.
 func (h hierarchy) file(controller, cgroup, name string) string {
 	if h.v2 {
 		return filepath.Join(h.root, cgroup, name)
@@ -34,11 +34,11 @@ func (h hierarchy) file(controller, cgroup, name string) string {
 	return filepath.Join(h.root, controller, cgroup, name)
 }
 
-// has says whether there is such a cgroup.
+// has reports whether a cgroup exists.
 func (h hierarchy) has(cgroup string) bool { return exists(h.file("memory", cgroup, "")) }
 
-// findPods returns the cgroup of all pods, empty if there is none: the configured
-// one, else that of either of the kubelet's drivers.
+// findPods returns the cgroup of all pods, empty if it does not exist: the configured one,
+// otherwise the one of either of the kubelet's drivers.
 func (h hierarchy) findPods(configured string) string {
 	candidates := []string{"/kubepods.slice", "/kubepods"}
 	if configured != "" {
@@ -52,9 +52,9 @@ func (h hierarchy) findPods(configured string) string {
 	return ""
 }
 
-// podCgroups returns where the kubelet puts a pod below the cgroup of all pods,
-// for each class of service. The systemd driver writes the whole path into each
-// name and, as dashes are its levels, the UID with underscores.
+// podCgroups returns the paths at which the kubelet creates a pod's cgroup below the cgroup of
+// all pods, one for each QoS class. The systemd driver puts the whole path into each name, and
+// replaces dashes in the UID by underscores, because dashes separate levels.
 func podCgroups(pods string, uid types.UID) []string {
 	if base, ok := strings.CutSuffix(filepath.Base(pods), ".slice"); ok {
 		name := "-pod" + strings.ReplaceAll(string(uid), "-", "_") + ".slice"
@@ -73,7 +73,7 @@ func podCgroups(pods string, uid types.UID) []string {
 	}
 }
 
-// findPod returns the pod's cgroup, empty if it has none.
+// findPod returns the pod's cgroup, empty if it does not exist.
 func (h hierarchy) findPod(pods string, uid types.UID) string {
 	if pods == "" || !filepath.IsLocal(string(uid)) {
 		return ""
@@ -86,8 +86,7 @@ func (h hierarchy) findPod(pods string, uid types.UID) string {
 	return ""
 }
 
-// A cgroupReader reads the files of cgroups, one after the other, and is not for
-// several goroutines.
+// cgroupReader reads files of cgroups. It is not safe for concurrent use.
 type cgroupReader struct {
 	hierarchy
 	buf []byte
@@ -96,12 +95,12 @@ type cgroupReader struct {
 func (r *cgroupReader) number(controller, cgroup, name string) value {
 	b, err := readFile(r.file(controller, cgroup, name), &r.buf)
 	if err != nil {
-		return value{} // gone, or a controller that is off
+		return value{} // the cgroup is removed, or the controller is disabled
 	}
 	return parseNumber(b)
 }
 
-// memoryNames are the files of memory in the two versions.
+// memoryNames are the names of the memory files in a version.
 type memoryNames struct{ usage, limit, swap string }
 
 func (h hierarchy) memoryNames() memoryNames {
@@ -111,18 +110,18 @@ func (h hierarchy) memoryNames() memoryNames {
 	return memoryNames{"memory.usage_in_bytes", "memory.limit_in_bytes", "memory.memsw.usage_in_bytes"}
 }
 
-// cgroupMemory is what a cgroup and all below it have of memory, in bytes.
+// cgroupMemory is the memory of a cgroup and all cgroups below it, in bytes.
 type cgroupMemory struct {
 	usage, limit value
 	memoryStat
 }
 
-// workingSet is what can't be taken without anybody noticing, as the kubelet
-// counts it: everything but the file pages that were read once.
+// workingSet returns the working set as the kubelet defines it: all memory except file pages
+// that were read only once.
 func (m cgroupMemory) workingSet() value { return m.usage.minus(m.inactiveFile) }
 
-// memory reads a cgroup's memory. The root of version 2 does not say what it uses;
-// there, as in the kubelet, it is what the pages of processes and files add up to.
+// memory reads a cgroup's memory. The root of version 2 has no usage file; as in the kubelet,
+// its usage is the sum of anonymous memory and file pages.
 func (r *cgroupReader) memory(cgroup string) cgroupMemory {
 	m := r.memoryUsage(cgroup)
 	if cgroup != "/" || !r.v2 {
@@ -144,8 +143,7 @@ func (r *cgroupReader) memoryUsage(cgroup string) (m cgroupMemory) {
 	return m
 }
 
-// swap returns the swap space that a cgroup uses. Version 1 counts it together
-// with memory.
+// swap returns the swap usage of a cgroup. Version 1 only has the sum of memory and swap.
 func (r *cgroupReader) swap(cgroup string, m cgroupMemory) value {
 	v := r.number("memory", cgroup, r.memoryNames().swap)
 	if r.v2 {
@@ -154,12 +152,12 @@ func (r *cgroupReader) swap(cgroup string, m cgroupMemory) value {
 	return v.minus(m.usage)
 }
 
-// processes returns how many processes and threads a cgroup has.
+// processes returns the number of processes and threads in a cgroup.
 func (r *cgroupReader) processes(cgroup string) value {
 	return r.number("pids", cgroup, "pids.current")
 }
 
-// cpu returns the nanoseconds of processor time that a cgroup has used.
+// cpu returns the CPU time that a cgroup has used, in nanoseconds.
 func (r *cgroupReader) cpu(cgroup string) value {
 	if !r.v2 {
 		b, err := readFile(r.file("cpuacct", cgroup, "cpuacct.usage"), &r.buf)
@@ -175,8 +173,8 @@ func (r *cgroupReader) cpu(cgroup string) value {
 	return parseKey(b, "usage_usec").times(1000)
 }
 
-// pressure returns what a cgroup of version 2 says about "cpu", "memory" or "io",
-// nil if that is nothing.
+// pressure returns the pressure of a cgroup of version 2 for "cpu", "memory" or "io", nil if it
+// is unknown.
 func (r *cgroupReader) pressure(cgroup, resource string) *statsapi.PSIStats {
 	if !r.v2 {
 		return nil
@@ -187,7 +185,7 @@ func (r *cgroupReader) pressure(cgroup, resource string) *statsapi.PSIStats {
 func (r *cgroupReader) pressureAt(path string) *statsapi.PSIStats {
 	b, err := readFile(path, &r.buf)
 	if err != nil {
-		return nil // a kernel without, or where it is switched off
+		return nil // not supported or disabled in the kernel
 	}
 	psi, ok := parsePressure(b)
 	if !ok {

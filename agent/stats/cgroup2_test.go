@@ -181,7 +181,7 @@ func sumOf(t *testing.T, text, word string) (sum int64) {
 	return sum
 }
 
-func TestCgroup2EstimatorsDisagreeAsTheyShould(t *testing.T) {
+func TestCgroup2EstimatorsDifferAsDocumented(t *testing.T) {
 	lab(t)
 	available := map[stats.Estimator]int64{}
 	measure := func() {
@@ -270,16 +270,16 @@ func TestCgroup2EventsWakeAtTheCommonLimit(t *testing.T) {
 	w.stop()
 }
 
-// TestCgroup2RemovedCgroupIsNoPressure removes the cgroup that is watched. Its
+// TestCgroup2RemovedCgroupDoesNotWake removes the cgroup that is watched. Its
 // trigger says POLLERR|POLLPRI from then on.
-func TestCgroup2RemovedCgroupIsNoPressure(t *testing.T) {
+func TestCgroup2RemovedCgroupDoesNotWake(t *testing.T) {
 	lab(t)
 	remove := cgroup(t, "kubepods")
 	w := startWatch(t, labConfig())
 	require.Len(t, <-w.sources, 3)
 	remove()
 	err := <-w.ended
-	require.ErrorContains(t, err, "is gone")
+	require.ErrorContains(t, err, "was removed")
 	require.Empty(t, w.reasons, "a wake-up without pressure")
 
 	// The caller calls again: the node is still watched, and the pods' cgroup once
@@ -316,7 +316,7 @@ func TestCgroup2WindowsThatTheKernelRefuses(t *testing.T) {
 			continue
 		}
 		require.ErrorContains(t, err, fmt.Sprintf("the kernel refuses a trigger for %v in %v", c.stall, c.window))
-		require.ErrorContains(t, err, "windows are of 500ms to 10s")
+		require.ErrorContains(t, err, "windows must be between 500ms and 10s")
 	}
 	require.ErrorIs(t, stats.OpenTrigger("/proc/pressure/nothing", time.Second, time.Second), os.ErrNotExist)
 }

@@ -13,88 +13,86 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Runtime is the part of a container runtime that tells what containers use, a
-// literal subset of cri.RuntimeService of k8s.io/cri-api.
+// Runtime returns the resource usage of containers. It is a literal subset of
+// cri.RuntimeService of k8s.io/cri-api.
 type Runtime interface {
 	ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error)
 	ListPodSandboxStats(ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error)
 }
 
-// ImageService is the part that tells where images and containers are, a literal
-// subset of cri.ImageManagerService.
+// ImageService returns the locations of images and writable layers. It is a literal subset of
+// cri.ImageManagerService.
 type ImageService interface {
 	ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error)
 }
 
 // Config configures a [Provider].
 type Config struct {
-	// Runtime is asked what containers use, by Refresh and Summary and never by
-	// Node or Pods. Optional; without it there are no figures of containers.
+	// Runtime is the container runtime. Only Refresh and Summary call it, Node and Pods don't.
+	// If nil, there are no figures of containers. Optional.
 	Runtime Runtime
-	// Images is asked by Refresh which filesystems have images and writable
-	// layers. Optional; without it they are at ImagePath and ContainerPath.
+	// Images returns the filesystems of images and writable layers; Refresh calls it. If nil,
+	// they are at ImagePath and ContainerPath. Optional.
 	Images ImageService
-	// NodeName is told in the summary.
+	// NodeName is the name of the node in the summary.
 	NodeName string
 
-	// ProcRoot is where proc is mounted. Default /proc.
+	// ProcRoot is the mount point of proc. Default /proc.
 	ProcRoot string
-	// CgroupRoot is where cgroups are mounted, of either version. Default
-	// /sys/fs/cgroup.
+	// CgroupRoot is the mount point of cgroups, of either version. Default /sys/fs/cgroup.
 	CgroupRoot string
-	// PodsCgroup is the cgroup of all pods, below CgroupRoot. Its name tells
-	// which driver made it: one that ends in ".slice" is systemd's. Default:
-	// /kubepods.slice or /kubepods, whichever exists.
+	// PodsCgroup is the cgroup of all pods, below CgroupRoot. A name that ends in ".slice"
+	// means the systemd driver. Default: /kubepods.slice or /kubepods, whichever exists.
 	PodsCgroup string
-	// NodePath is on the filesystem of volumes: the root directory of the agent,
-	// in which "pods" has a folder for each UID. Default /var/lib/kubelet.
+	// NodePath is on the filesystem of volumes: the root directory of the agent, in which
+	// "pods" has a folder for each UID. Default /var/lib/kubelet.
 	NodePath string
 	// LogPath has a folder for the logs of each pod, NAMESPACE_NAME_UID. Default
 	// /var/log/pods.
 	LogPath string
-	// ImagePath and ContainerPath are on the filesystems of images and of
-	// writable layers, where Images is not given. Default NodePath.
+	// ImagePath and ContainerPath are on the filesystems of images and of writable layers, if
+	// Images is nil. Default NodePath.
 	ImagePath, ContainerPath string
 
-	// Estimator says how available memory is calculated. Default MemAvailable.
+	// Estimator selects how available memory is calculated. Default MemAvailable.
 	Estimator Estimator
-	// Period is the time between the end of a refresh and the beginning of the
-	// next one in Run. Default 10s.
+	// Period is the time in Run between the end of a refresh and the start of the next one.
+	// Default 10s.
 	Period time.Duration
-	// WalkPeriod is how old the disk usage of a pod becomes before it is measured
-	// again, unless the filesystem has grown meanwhile. Default 1m.
+	// WalkPeriod is the maximum age of a pod's disk usage before it is measured again. It is
+	// measured earlier if the filesystem has grown. Default 1m.
 	WalkPeriod time.Duration
-	// WalkEntries is how many files one refresh looks at, at most, to find out
-	// what volumes and logs take: 50,000 files take about 0.1 s. What is not
-	// finished goes on in the next one. Default 50000.
+	// WalkEntries is the maximum number of files that one refresh examines to measure volumes
+	// and logs: 50,000 files take about 0.1 s. The next refresh continues where it stopped.
+	// Default 50000.
 	WalkEntries int
 
-	// Stall and StallWindow are the wake-up by pressure: processes waited for
-	// memory for Stall within StallWindow, together. The kernel takes windows of
-	// 500 ms to 10 s. Default 150ms in 1s.
+	// Stall and StallWindow configure the wake-up by memory pressure: processes have waited for
+	// memory for Stall in total within StallWindow. The kernel accepts windows of 500 ms to 10
+	// s. Default 150ms in 1s.
 	Stall, StallWindow time.Duration
-	// UsageEvents asks on cgroup version 1 for a wake-up when the memory in use
-	// passes a threshold. It is off by default because old kernels have locked up
-	// with it (kubernetes#37853).
+	// UsageEvents enables a wake-up on cgroup version 1 when memory usage crosses a threshold.
+	// It is disabled by default because it has caused lockups in old kernels
+	// (kubernetes#37853).
 	UsageEvents bool
 
-	// Clock tells the time of each figure. Default the system clock.
+	// Clock is the time source of all figures. Default: the system clock.
 	Clock clock.Clock
-	// Logger receives what Run can't return. Default: discard.
+	// Logger receives errors of Run. Default: discard.
 	Logger *slog.Logger
-	// Observer receives what metrics and tests want to know. Optional.
+	// Observer has callbacks for metrics and tests. Optional.
 	Observer Observer
 }
 
-// Observer holds optional callbacks. They must not block or call the provider.
+// Observer has optional callbacks. They must not block or call the provider.
 type Observer struct {
-	// Refreshed is called after each refresh, with how many files it looked at.
+	// Refreshed is called after each refresh.
 	Refreshed func(Refreshed, error)
-	// Watching is called by Watch once it does, with what it watches.
+	// Watching is called by Watch with its sources, when it starts and when they change.
 	Watching func(sources []string)
 }
 
-// The windows that the kernel takes.
+// Limits of the kernel for windows.
 const (
 	minWindow = 500 * time.Millisecond
 	maxWindow = 10 * time.Second
@@ -113,13 +111,13 @@ func (c Config) Validate() error {
 		{"ContainerPath", c.ContainerPath},
 	}
 	for _, p := range paths {
-		// A cgroup's path begins with a slash on every system.
+		// A cgroup's path starts with a slash on every operating system.
 		if p.path != "" && !filepath.IsAbs(p.path) && p.path[0] != '/' {
 			errs = append(errs, fmt.Errorf("field %s: %q is not absolute", p.name, p.path))
 		}
 	}
 	if c.Images != nil && (c.ImagePath != "" || c.ContainerPath != "") {
-		errs = append(errs, errors.New("fields ImagePath and ContainerPath have no effect beside Images"))
+		errs = append(errs, errors.New("fields ImagePath and ContainerPath have no effect if Images is set"))
 	}
 	if c.Period < 0 {
 		errs = append(errs, fmt.Errorf("field Period: %v is negative", c.Period))
@@ -132,14 +130,15 @@ func (c Config) Validate() error {
 	}
 	d := c.withDefaults()
 	if d.StallWindow < minWindow || d.StallWindow > maxWindow {
-		errs = append(errs, fmt.Errorf("field StallWindow: the kernel takes %v to %v, not %v", minWindow, maxWindow, d.StallWindow))
+		errs = append(errs, fmt.Errorf("field StallWindow: must be between %v and %v, is %v", minWindow, maxWindow, d.StallWindow))
 	}
 	if d.Stall < time.Microsecond || d.Stall > d.StallWindow {
-		errs = append(errs, fmt.Errorf("field Stall: %v is not within the window of %v", d.Stall, d.StallWindow))
+		errs = append(errs, fmt.Errorf("field Stall: %v must be at least 1µs and at most StallWindow (%v)", d.Stall, d.StallWindow))
 	}
 	return errors.Join(errs...)
 }
 
+// withDefaults returns c with the defaults of the fields that are not set.
 func (c Config) withDefaults() Config {
 	c.ProcRoot = cmp.Or(c.ProcRoot, "/proc")
 	c.CgroupRoot = cmp.Or(c.CgroupRoot, "/sys/fs/cgroup")

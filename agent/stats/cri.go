@@ -12,13 +12,13 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// runtimeStats is what the runtime said last. It is not modified any more.
+// runtimeStats is the last response of the runtime. It is immutable.
 type runtimeStats struct {
 	containers map[types.UID][]*runtimeapi.ContainerStats
 }
 
-// refreshRuntime asks the runtime about all containers, those that have ended
-// included: their writable layers are still there.
+// refreshRuntime gets the statistics of all containers, including exited ones, because their
+// writable layers still exist.
 func (p *Provider) refreshRuntime(ctx context.Context) error {
 	if p.cfg.Runtime == nil {
 		return nil
@@ -27,7 +27,7 @@ func (p *Provider) refreshRuntime(ctx context.Context) error {
 	defer cancel()
 	all, err := p.cfg.Runtime.ListContainerStats(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("container stats: %w", err)
+		return fmt.Errorf("list container stats: %w", err)
 	}
 	s := runtimeStats{containers: map[types.UID][]*runtimeapi.ContainerStats{}}
 	for _, c := range all {
@@ -46,7 +46,7 @@ func (p *Provider) refreshRuntime(ctx context.Context) error {
 	return nil
 }
 
-// forgetSamples forgets what was not seen for long.
+// forgetSamples deletes samples that were not updated for cpuMemory.
 func (p *Provider) forgetSamples() {
 	now := p.cfg.Clock.Now()
 	p.mu.Lock()
@@ -55,23 +55,22 @@ func (p *Provider) forgetSamples() {
 }
 
 const (
-	// cpuInterval is the least time over which a rate is worth telling.
+	// cpuInterval is the minimum time over which a rate is calculated.
 	cpuInterval = time.Second
-	// cpuMemory is how long something is remembered that was not seen again.
+	// cpuMemory is how long a sample is stored without an update.
 	cpuMemory = 5 * time.Minute
 )
 
-// A cpuSample is what something had used at a time, and at which rate it did
-// before.
+// cpuSample is a CPU counter at a point in time, with the rate before it.
 type cpuSample struct {
 	at    time.Time
 	total uint64
-	rate  value // billionths of a processor
+	rate  value // nanocores
 	seen  time.Time
 }
 
-// next is the sample after s. Too soon after it, s stays; of a counter that went
-// back, the rate is unknown until the one after.
+// next returns the sample after s. If the time is too short, it returns s. If the counter was
+// reset, the rate is unknown until the following sample.
 func (s cpuSample) next(at time.Time, total uint64) cpuSample {
 	passed := at.Sub(s.at)
 	if !s.at.IsZero() && passed < cpuInterval && total >= s.total {
@@ -84,7 +83,7 @@ func (s cpuSample) next(at time.Time, total uint64) cpuSample {
 	return next
 }
 
-// sample records a sample and returns the rate. It needs p.mu.
+// sample records a sample and returns the rate. Callers hold p.mu.
 func (p *Provider) sample(key string, at time.Time, total uint64) value {
 	s := p.cpu[key].next(at, total)
 	s.seen = p.cfg.Clock.Now()

@@ -44,7 +44,7 @@ func labels(uid types.UID) map[string]string {
 // used is what a container uses: processor time in nanoseconds, and bytes.
 type used struct{ cpu, memory, layer uint64 }
 
-// container is what a runtime says of one that runs.
+// container returns the statistics of a running container.
 func container(uid types.UID, name string, attempt uint32, at time.Time, use used) *runtimeapi.ContainerStats {
 	return &runtimeapi.ContainerStats{
 		Attributes: &runtimeapi.ContainerAttributes{
@@ -57,7 +57,7 @@ func container(uid types.UID, name string, attempt uint32, at time.Time, use use
 	}
 }
 
-func TestContainersAreWhatTheRuntimeSays(t *testing.T) {
+func TestPods_ContainerStatsOfTheRuntime(t *testing.T) {
 	t.Parallel()
 	cfg := tree(t, "v2-systemd")
 	then := epoch().Add(-5 * time.Second)
@@ -93,9 +93,9 @@ func TestContainersAreWhatTheRuntimeSays(t *testing.T) {
 	require.True(t, pods[3].Memory.Time.Equal(then.Add(-time.Second)), "and as old as the oldest of it")
 }
 
-// TestOddAnswers holds what a runtime may leave out against a nil dereference
-// (kubernetes#58541).
-func TestOddAnswers(t *testing.T) {
+// TestPods_MalformedRuntimeStats checks that missing fields of the runtime cause no nil
+// dereference (kubernetes#58541).
+func TestPods_MalformedRuntimeStats(t *testing.T) {
 	t.Parallel()
 	cfg := tree(t, "v1-systemd")
 	cfg.Runtime = &criStats{
@@ -147,7 +147,7 @@ func summaryOf(t *testing.T, p *stats.Provider, name string) (*statsapi.Summary,
 	return nil, statsapi.ContainerStats{}
 }
 
-func TestRatesTakeTwoSamples(t *testing.T) {
+func TestCPURate_NeedsTwoSamples(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
 	clock := testingclock.NewFakeClock(epoch())
@@ -199,7 +199,7 @@ func TestRatesTakeTwoSamples(t *testing.T) {
 	require.EqualValues(t, 42, *c.CPU.UsageNanoCores, "the runtime knows better")
 }
 
-func TestSummaryOfAPodWithEverything(t *testing.T) {
+func TestSummary_PodWithAllFigures(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v1-cgroupfs")
 	cfg.Images = &images{image: cfg.NodePath, container: cfg.NodePath}
@@ -283,8 +283,8 @@ func (r *cgroupless) ListPodSandboxStats(_ context.Context, filter *runtimeapi.P
 	return all, nil
 }
 
-// TestSummary_OfPodsWithoutCgroups has pods of which the runtime knows the containers
-// only, beside one of which it knows all.
+// TestSummary_OfPodsWithoutCgroups has pods for which the runtime only reports the containers,
+// and one for which it reports everything.
 func TestSummary_OfPodsWithoutCgroups(t *testing.T) {
 	t.Parallel()
 	cfg := tree(t, "v2-systemd")
@@ -331,7 +331,7 @@ func TestSummary_OfPodsWithoutCgroups(t *testing.T) {
 	require.NotNil(t, s.Pods[0].Network)
 }
 
-// TestFakeNode asks a whole runtime.
+// TestFakeNode uses a whole runtime.
 func TestFakeNode(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakeClock(epoch())

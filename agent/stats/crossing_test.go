@@ -24,16 +24,16 @@ func (k killed) Kill(context.Context, *corev1.Pod, eviction.Eviction) error {
 	return nil
 }
 
-// A crossing is how long it took from when a figure was seen below its threshold, by a
-// look each millisecond, to the call of the killer; and how late those looks came, which
-// is what the machine makes anybody wait.
+// crossing is the time from when a figure was found below its threshold, by a measurement each
+// millisecond, to the call of the killer; and the lateness of these measurements, which is the
+// delay of the machine itself.
 type crossing struct{ took, late time.Duration }
 
 func (c crossing) String() string {
 	return fmt.Sprintf("%.1f(%.1f)", c.took.Seconds()*1000, c.late.Seconds()*1000)
 }
 
-// A way is how a manager notices, and nothing else.
+// way is a way in which a manager notices the crossing.
 type way string
 
 const (
@@ -43,7 +43,7 @@ const (
 	looks = 60_000
 )
 
-// A slope has a hog on it that takes a figure below its threshold.
+// slope has a process that uses memory until a figure crosses its threshold.
 type slope struct {
 	cfg       stats.Config
 	pods      []*corev1.Pod
@@ -52,7 +52,7 @@ type slope struct {
 	below     func() bool
 }
 
-// cross has the hog cross the threshold.
+// cross makes the process cross the threshold.
 func (s slope) cross(t *testing.T, w way) crossing {
 	t.Helper()
 	cfg := s.cfg
@@ -89,7 +89,7 @@ func hard(signal eviction.Signal, quantity int64) eviction.Threshold {
 	return eviction.Threshold{Signal: signal, Value: eviction.Value{Quantity: quantity}}
 }
 
-// lookOut looks until there is a kill.
+// lookOut measures until there is a kill.
 func lookOut(t *testing.T, below func() bool, kills killed) (c crossing) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -117,8 +117,8 @@ func lookOut(t *testing.T, below func() bool, kills killed) (c crossing) {
 	return c
 }
 
-// requireQuick prints the crossings and holds them against the figure to reach. What
-// the machine itself was late counts three times: for the waker, the step and the kill.
+// requireQuick prints the crossings and compares them with the target. The delay of the machine
+// counts three times: for the waker, the step and the kill.
 func requireQuick(t *testing.T, all []crossing, figure time.Duration) {
 	t.Helper()
 	slices.SortFunc(all, func(a, b crossing) int { return int(a.took - b.took) })

@@ -17,11 +17,11 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// walkTurn is how many files of one pod are looked at before it is another one's
-// turn, at most: a pod with millions of them keeps nobody waiting.
-const walkTurn = 4096
+// walkSlice is the maximum number of files of one pod that are examined before the next pod
+// follows, so that a pod with millions of files does not delay the others.
+const walkSlice = 4096
 
-// A diskKind says what a folder of a pod is for.
+// diskKind is the purpose of a pod's folder.
 type diskKind int
 
 const (
@@ -30,35 +30,35 @@ const (
 	otherDisk                  // named after its path
 )
 
-// A diskTarget is a folder or file of a pod that is measured by itself.
+// diskTarget is a folder or file of a pod that is measured separately.
 type diskTarget struct {
 	kind diskKind
 	name string
 	path string
 }
 
-// A diskFigure is what a target takes.
+// diskFigure is the disk usage of a target.
 type diskFigure struct {
 	diskTarget
 	eviction.DiskUsage
 }
 
-// podDisk is what was found out about a pod. It is not modified any more.
+// podDisk is the measured disk usage of a pod. It is immutable.
 type podDisk struct {
 	figures []diskFigure
-	at      time.Time // when all of it was known last; zero: not yet
+	at      time.Time // when all targets were measured last; zero: never
 }
 
-// A podWalk measures the targets of one pod, one after the other.
+// podWalk measures the targets of one pod, one after the other.
 type podWalk struct {
 	uid     types.UID
 	logs    []string // the pod's folders of logs
-	mapped  bool     // the pod has a user namespace of its own
+	mapped  bool     // the pod has its own user namespace
 	targets []diskTarget
 	done    []diskFigure
 	missed  []string // paths that could not be listed or measured
-	current *walk    // of the first target that is not done
-	begun   bool
+	current *walk    // walk of the first target that is not done
+	listed  bool
 }
 
 func (w *podWalk) close() {
@@ -67,8 +67,8 @@ func (w *podWalk) close() {
 	}
 }
 
-// localPlugins are the kinds of volumes whose contents are on the node itself.
-// Others may be far away, where even asking may take for ever.
+// localPlugins returns the volume types whose data is on the node. Other volumes may be remote,
+// where even a stat call may hang.
 func localPlugins() []string {
 	return []string{
 		"kubernetes.io~empty-dir", "kubernetes.io~configmap", "kubernetes.io~git-repo",
@@ -76,9 +76,9 @@ func localPlugins() []string {
 	}
 }
 
-// diskTargets lists what a pod has on the node's filesystem, in its own folder and those
-// of its logs, and the folders that could not be listed, with the error. Folders that
-// hold nothing but mounts are left out: what is bound there is counted elsewhere.
+// diskTargets lists the files and folders of a pod on the node's filesystem, in its own folder
+// and its log folders. It also returns the folders that could not be listed, with the errors.
+// Folders that only contain mounts are skipped, because their data is counted elsewhere.
 func diskTargets(pod string, logs []string) (targets []diskTarget, missed []string, err error) {
 	var errs []error
 	list := func(dir string) []fs.DirEntry {
@@ -113,8 +113,8 @@ func diskTargets(pod string, logs []string) (targets []diskTarget, missed []stri
 	return targets, missed, errors.Join(errs...)
 }
 
-// entries lists a folder; one that does not exist has none. With an error there are
-// none: a part of a folder is not all of it.
+// entries lists a folder. A folder that does not exist has no entries. With an error it returns
+// no entries, because a part of the folder would be misleading.
 func entries(dir string) ([]fs.DirEntry, error) {
 	all, err := os.ReadDir(dir)
 	switch {
@@ -126,41 +126,40 @@ func entries(dir string) ([]fs.DirEntry, error) {
 	return all, nil
 }
 
-// list lists the targets and notes their projects. It is a turn of its own: those of
-// all pods that wait are noted before any is measured.
+// list lists the targets and records their projects. It is a separate turn, so that the
+// projects of all waiting pods are recorded before any pod is measured.
 func (w *podWalk) list(cfg Config, q *quotas) (err error) {
-	w.begun = true
+	w.listed = true
 	dir := filepath.Join(cfg.NodePath, "pods", string(w.uid))
-	// The kubelet and package podrunner keep the ids of a pod's user namespace in this
-	// file. No container can write beside it.
+	// The kubelet and package podrunner store the IDs of a pod's user namespace in this file.
+	// Containers can't write to this folder.
 	w.mapped = exists(filepath.Join(dir, "userns"))
 	w.targets, w.missed, err = diskTargets(dir, w.logs)
 	for _, t := range w.targets {
-		q.note(w.uid, t.path)
+		q.record(w.uid, t.path)
 	}
 	return err
 }
 
-// hasQuota says whether what the quota of a target says can be relied upon. Whoever
-// owns a file can give it another project, or none, except from within a user
-// namespace; so the kubelet, too, has quotas on volumes of no other pods
-// (KEP-1029). Logs are the runtime's.
+// hasQuota reports whether the quota of a target can be trusted. The owner of a file can change
+// its project, except from within a user namespace. Therefore the kubelet, too, only sets
+// quotas on volumes of pods with a user namespace (KEP-1029). Logs belong to the runtime.
 func (w *podWalk) hasQuota(t diskTarget) bool {
 	return t.kind == logDisk || t.kind == volumeDisk && w.mapped
 }
 
-// advance measures for one turn and says at how many files it looked, and whether
-// that was the end. A target with an error is missed, and the others are measured.
-func (w *podWalk) advance(ctx context.Context, cfg Config, q *quotas, n int) (looked int, done bool, err error) {
-	if !w.begun {
+// advance measures for one turn. It returns the number of examined files, and whether the pod
+// is done. A target with an error is recorded as missed, and the others are measured.
+func (w *podWalk) advance(ctx context.Context, cfg Config, q *quotas, n int) (examined int, done bool, err error) {
+	if !w.listed {
 		err = w.list(cfg, q)
 		return 1, len(w.targets) == 0, err
 	}
 	var errs []error
-	for looked < n && len(w.done) < len(w.targets) {
+	for examined < n && len(w.done) < len(w.targets) {
 		target := w.targets[len(w.done)]
 		if w.current == nil {
-			looked++
+			examined++
 			if w.hasQuota(target) {
 				if u, ok := q.usage(target.path, cfg.Clock.Now()); ok {
 					w.done = append(w.done, diskFigure{target, u})
@@ -174,33 +173,34 @@ func (w *podWalk) advance(ctx context.Context, cfg Config, q *quotas, n int) (lo
 			}
 			w.current = current
 		}
-		more, over, err := w.current.advance(ctx, n-looked)
-		looked += more
+		more, over, err := w.current.advance(ctx, n-examined)
+		examined += more
 		if over {
 			errs = append(errs, w.finish(diskFigure{target, usageOf(w.current, cfg.Clock.Now())}, err))
 			w.current = nil
 		} else if err != nil { // ctx is done
-			return looked, false, err
+			return examined, false, err
 		}
 	}
-	return looked, len(w.done) == len(w.targets), errors.Join(errs...)
+	return examined, len(w.done) == len(w.targets), errors.Join(errs...)
 }
 
-// finish records the figure of a target. With an error the target is missed.
+// finish records the figure of a target. With an error the target is recorded as missed.
 func (w *podWalk) finish(figure diskFigure, err error) error {
 	w.done = append(w.done, figure)
 	if err == nil {
 		return nil
 	}
 	w.missed = append(w.missed, figure.path)
-	return fmt.Errorf("disk usage of %s: %w", figure.path, err)
+	return fmt.Errorf("measure disk usage of %s: %w", figure.path, err)
 }
 
-// begin begins the walk of a target, or returns its figure if none is needed: what
-// is in memory knows what it holds, and what is gone takes nothing of anything.
+// begin starts the walk of a target, or returns its figure if no walk is needed: an in-memory
+// filesystem knows its usage, and a removed target uses nothing.
 func begin(target diskTarget, now time.Time) (diskFigure, *walk, error) {
 	figure := diskFigure{diskTarget: target}
-	// A container may be able to put a link to any filesystem beside its logs.
+	// Only volumes are checked: a container may be able to create a link to another filesystem
+	// next to its logs.
 	if target.kind == volumeDisk && isMemory(target.path) {
 		u, err := statfs(target.path)
 		if err == nil {
@@ -220,7 +220,7 @@ func usageOf(w *walk, at time.Time) eviction.DiskUsage {
 	return eviction.DiskUsage{Bytes: usage(known(w.bytes), at), Inodes: usage(known(w.found()), at)}
 }
 
-// usage is a figure, unknown if the value is.
+// usage returns v as a measurement at the given time, unknown if v is unknown.
 func usage(v value, at time.Time) eviction.Usage {
 	if !v.ok {
 		return eviction.Usage{}
@@ -228,10 +228,10 @@ func usage(v value, at time.Time) eviction.Usage {
 	return eviction.Usage{Value: toInt(v.n), Time: at}
 }
 
-// figures is what is known so far: what has been measured, and for the rest what
-// was known before, of what was missed too. What a walk under way has counted already
-// is a lower bound; if that is more than was known, it counts: a pod that fills the
-// disk is found before all of it is.
+// figures returns the figures so far: the measured figures, and the previous figures of
+// missed targets and of targets that are not measured yet. The count of a running walk is a
+// lower bound; it is used if it is larger than the previous figure, so that a pod that fills
+// the disk is found early.
 func (w *podWalk) figures(before podDisk, now time.Time) podDisk {
 	var all []diskFigure
 	for _, f := range before.figures {
@@ -261,7 +261,7 @@ func (w *podWalk) figures(before podDisk, now time.Time) podDisk {
 	return podDisk{all, at}
 }
 
-// usage returns what is known of a target.
+// usage returns the figure of a target.
 func (d podDisk) usage(target diskTarget) eviction.DiskUsage {
 	for _, f := range d.figures {
 		if f.diskTarget == target {
@@ -278,18 +278,18 @@ func larger(before, soFar eviction.Usage) eviction.Usage {
 	return soFar
 }
 
-// diskGrowth is how much a filesystem grows, in bytes or inodes, before it is worth
-// to find out who it was.
+// diskGrowthBytes and diskGrowthInodes are how much the filesystems must grow before all pods
+// are measured again.
 const (
 	diskGrowthBytes  = 16 << 20
 	diskGrowthInodes = 1000
 )
 
-// A diskLevel is how full the filesystems of volumes and logs were at their emptiest
-// since they were last found to have grown.
+// diskLevel is the lowest usage of the filesystems of volumes and logs since the last detected
+// growth.
 type diskLevel struct{ bytes, inodes value }
 
-// grown says whether they have grown.
+// grown reports whether the usage has grown.
 func (l *diskLevel) grown(bytes, inodes value) bool {
 	if l.bytes.plus(known(diskGrowthBytes)).n <= bytes.n && l.bytes.ok && bytes.ok ||
 		l.inodes.plus(known(diskGrowthInodes)).n <= inodes.n && l.inodes.ok && inodes.ok {
@@ -300,7 +300,8 @@ func (l *diskLevel) grown(bytes, inodes value) bool {
 	return false
 }
 
-// diskGrown looks whether the filesystems have grown. What can't be measured has not.
+// diskGrown reports whether the filesystems have grown. A filesystem that can't be measured
+// counts as not grown.
 func (p *Provider) diskGrown() bool {
 	volumes, _ := statfs(p.cfg.NodePath)
 	logs, _ := statfs(p.cfg.LogPath)
@@ -311,19 +312,19 @@ func (p *Provider) diskGrown() bool {
 	)
 }
 
-// refreshDisk measures what pods take whose turn it is, until the budget is used up or
-// each has been measured once.
+// refreshDisk measures the disk usage of pods in the queue, until the budget is used up or each
+// pod has been measured once.
 func (p *Provider) refreshDisk(ctx context.Context, r *Refreshed) error {
 	errs := []error{p.folders.list(p.cfg)}
 	pods := p.folders.byPod(p.cfg)
 	p.queue = enqueue(p.queue, pods, p.dueDisks(pods))
-	p.quotas.told = 0
-	p.quotas.keep(func(uid types.UID) bool { _, ok := pods[uid]; return ok })
-	turn := min(walkTurn, p.cfg.WalkEntries/4+1)
+	p.quotas.measured = 0
+	p.quotas.retain(func(uid types.UID) bool { _, ok := pods[uid]; return ok })
+	turn := min(walkSlice, p.cfg.WalkEntries/4+1)
 	for len(p.queue) > 0 && r.Entries < p.cfg.WalkEntries && ctx.Err() == nil {
 		w := p.queue[0]
-		looked, done, err := w.advance(ctx, p.cfg, &p.quotas, min(turn, p.cfg.WalkEntries-r.Entries))
-		r.Entries += max(1, looked)
+		examined, done, err := w.advance(ctx, p.cfg, &p.quotas, min(turn, p.cfg.WalkEntries-r.Entries))
+		r.Entries += max(1, examined)
 		if err != nil && ctx.Err() == nil {
 			errs = append(errs, err)
 		}
@@ -336,12 +337,12 @@ func (p *Provider) refreshDisk(ctx context.Context, r *Refreshed) error {
 			p.queue = append(p.queue, w)
 		}
 	}
-	r.Waiting, r.Quotas = len(p.queue), p.quotas.told
+	r.Waiting, r.Quotas = len(p.queue), p.quotas.measured
 	return errors.Join(errs...)
 }
 
-// dueDisks returns the pods, in order, whose figures are missing or too old, or all
-// if the disk has grown; it forgets what it knows of others than these pods.
+// dueDisks returns the pods, in order, whose figures are missing or too old, or all pods if the
+// disk has grown. It deletes the figures of other pods.
 func (p *Provider) dueDisks(pods map[types.UID][]string) (due []types.UID) {
 	grown := p.diskGrown()
 	now := p.cfg.Clock.Now()
@@ -356,8 +357,7 @@ func (p *Provider) dueDisks(pods map[types.UID][]string) (due []types.UID) {
 	return due
 }
 
-// enqueue returns the queue without pods that are gone, and with those that are due
-// and not in it.
+// enqueue returns the queue without removed pods, and with the due pods that are not in it yet.
 func enqueue(queue []*podWalk, pods map[types.UID][]string, due []types.UID) []*podWalk {
 	kept := make([]*podWalk, 0, len(queue)+len(due))
 	queued := make(map[types.UID]bool, len(queue))

@@ -64,7 +64,7 @@ func blocks(t *testing.T, paths ...string) (bytes int64) {
 	return bytes
 }
 
-func TestDiskUsageOfAPod(t *testing.T) {
+func TestDiskUsage_OfAPod(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
 	data := volume(cfg, burstable, "data")
@@ -96,7 +96,7 @@ func TestDiskUsageOfAPod(t *testing.T) {
 	require.EqualValues(t, 2, s.Other.Inodes.Value, "etc-hosts and the log beside the containers'")
 }
 
-func TestDiskUsageIsMeasuredAnew(t *testing.T) {
+func TestDiskUsage_IsMeasuredAgain(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
 	clock := testingclock.NewFakeClock(epoch())
@@ -122,8 +122,8 @@ func TestDiskUsageIsMeasuredAnew(t *testing.T) {
 	require.NotEmpty(t, measured(t, p)[bestEffort].Volumes, "it has begun since, and Pods was not called with it before")
 }
 
-// TestRefresh_FoldersThatCannotBeListed has the figures of volumes stay, as old as they
-// are, and those of logs measured beside them.
+// TestRefresh_FoldersThatCannotBeListed checks that the figures of volumes keep their values
+// and times, and that those of logs are measured.
 func TestRefresh_FoldersThatCannotBeListed(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
@@ -150,10 +150,9 @@ func TestRefresh_FoldersThatCannotBeListed(t *testing.T) {
 	require.EqualValues(t, 3, now.Containers[0].Logs.Inodes.Value)
 }
 
-// TestHugeVolumeKeepsNobodyWaiting gives one pod more files than many refreshes look
-// at: the other is measured in the first one, and of the huge one it is told how
-// many there are at least.
-func TestHugeVolumeKeepsNobodyWaiting(t *testing.T) {
+// TestRefresh_HugeVolumeDoesNotDelayOtherPods gives one pod more files than many refreshes can
+// examine: the other pod is measured in the first refresh, and the huge one has a lower bound.
+func TestRefresh_HugeVolumeDoesNotDelayOtherPods(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
 	cfg.WalkEntries = 2500
@@ -190,7 +189,7 @@ func TestHugeVolumeKeepsNobodyWaiting(t *testing.T) {
 	require.EqualValues(t, 5011, soFar)
 }
 
-func TestWalkEndsWithItsContextAndItsPod(t *testing.T) {
+func TestWalk_EndsWithItsContextAndItsPod(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
 	cfg.WalkEntries = 2
@@ -211,7 +210,7 @@ func TestWalkEndsWithItsContextAndItsPod(t *testing.T) {
 	require.Zero(t, r)
 }
 
-func TestUnreadableFoldersAreTold(t *testing.T) {
+func TestRefresh_ReportsUnreadableFolders(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
 	write(t, "a file where a folder should be", cfg.NodePath, "pods", string(burstable), "volumes", "kubernetes.io~empty-dir")
@@ -222,9 +221,9 @@ func TestUnreadableFoldersAreTold(t *testing.T) {
 	require.Empty(t, podsOf(t, p)[burstable].Volumes)
 }
 
-// TestVolumeInMemory has a volume on a file system in memory, if the machine has
-// one: it knows what it holds, and is not walked over.
-func TestVolumeInMemory(t *testing.T) {
+// TestDiskUsage_MemoryVolume has a volume on an in-memory filesystem, if the machine has one.
+// Its usage comes from the filesystem, without a walk.
+func TestDiskUsage_MemoryVolume(t *testing.T) {
 	t.Parallel()
 	const memory = "/dev/shm"
 	if !stats.IsMemory(memory) {
@@ -240,8 +239,8 @@ func TestVolumeInMemory(t *testing.T) {
 	require.Positive(t, s.Volumes[0].Inodes.Value)
 }
 
-// A link beside a pod's logs is a link: whatever it leads to is not asked, which may take for
-// ever, nor counted.
+// A link next to a pod's logs is not followed: its target is neither opened, which could hang,
+// nor counted.
 func TestRefresh_LinkInTheFolderOfLogs(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
@@ -271,7 +270,7 @@ func (hung) ListPodSandboxStats(ctx context.Context, _ *runtimeapi.PodSandboxSta
 	return nil, ctx.Err()
 }
 
-func TestARuntimeThatHangsKeepsNoDiskFromBeingMeasured(t *testing.T) {
+func TestRefresh_HungRuntimeDoesNotDelayDiskUsage(t *testing.T) {
 	cfg := live(t, "v2-systemd")
 	cfg.ImagePath, cfg.ContainerPath, cfg.Images, cfg.Runtime = "", "", hung{}, hung{}
 	write(t, "x", volume(cfg, burstable, "data"), "1")
@@ -279,7 +278,7 @@ func TestARuntimeThatHangsKeepsNoDiskFromBeingMeasured(t *testing.T) {
 		p := newProvider(t, cfg)
 		began := time.Now()
 		_, err := p.Refresh(t.Context())
-		require.ErrorContains(t, err, "image file systems: ")
+		require.ErrorContains(t, err, "get image filesystem info: ")
 		require.ErrorContains(t, err, "container stats: ")
 		require.LessOrEqual(t, time.Since(began), 20*time.Second)
 		require.EqualValues(t, 2, podsOf(t, p)[burstable].Volumes[0].Inodes.Value)
@@ -289,8 +288,8 @@ func TestARuntimeThatHangsKeepsNoDiskFromBeingMeasured(t *testing.T) {
 	})
 }
 
-// What is ephemeral storage is what eviction and the kubelet count as such.
-func TestEphemeralStorageLeavesOutWhatIsNotOnADisk(t *testing.T) {
+// Ephemeral storage is defined as in eviction and the kubelet.
+func TestSummary_EphemeralStorageCountsOnlyDiskVolumes(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
 	described := pod("a", burstable)
@@ -310,9 +309,9 @@ func TestEphemeralStorageLeavesOutWhatIsNotOnADisk(t *testing.T) {
 	require.EqualValues(t, blocks(t, data, data+"/1"), *s.Pods[0].EphemeralStorage.UsedBytes)
 }
 
-// Who has more files of several names than are remembered must not seem to use more
-// than it does: it would be evicted for it.
-func TestNamesBeyondWhatIsRememberedAreNotCountedTwice(t *testing.T) {
+// A pod with more hard links than are stored must not appear to use more than it does, or it
+// would be evicted for that.
+func TestWalk_HardLinksBeyondTheLimitAreNotCountedTwice(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for i := range 30 {
@@ -334,9 +333,9 @@ func TestNamesBeyondWhatIsRememberedAreNotCountedTwice(t *testing.T) {
 	}
 }
 
-// TestFolderOnADiskInMemory has a node all of whose files are on a file system in memory:
-// a folder there takes what is in it, not what all take.
-func TestFolderOnADiskInMemory(t *testing.T) {
+// TestDiskUsage_FolderOnInMemoryFilesystem has a node with all files on an in-memory
+// filesystem: the usage of a folder is that of its own files.
+func TestDiskUsage_FolderOnInMemoryFilesystem(t *testing.T) {
 	t.Parallel()
 	const memory = "/dev/shm"
 	if !stats.IsMemory(memory) {

@@ -52,7 +52,7 @@ func TestE2ETriggersWithoutPrivileges(t *testing.T) {
 	require.ErrorIs(t, r.tried, unix.EINVAL)
 	require.NoError(t, r.fallback, "2 s instead")
 	require.NoError(t, r.widest, "10 s instead")
-	require.ErrorContains(t, r.long, "without CAP_SYS_RESOURCE of a multiple of 2s")
+	require.ErrorContains(t, r.long, "without CAP_SYS_RESOURCE a multiple of 2s")
 }
 
 // TestE2EMemoryOfAnEndedProcessIsAvailable has a process take a gibibyte and end, as
@@ -113,10 +113,10 @@ func TestE2EUsageEventsOfVersion1(t *testing.T) {
 	require.NoError(t, hog.Wait())
 }
 
-// TestE2ECrossingToKillCallOnVersion1 has a hog of a real process take the memory that
+// TestE2ELatencyFromCrossingToKillOnVersion1 has a hog of a real process take the memory that
 // pods may use, in a cgroup of the test's own, down to a threshold, twenty times in each
 // way to notice it. Its limit keeps the machine safe.
-func TestE2ECrossingToKillCallOnVersion1(t *testing.T) {
+func TestE2ELatencyFromCrossingToKillOnVersion1(t *testing.T) {
 	const (
 		memory    = "/sys/fs/cgroup/memory"
 		mebi      = int64(1 << 20)

@@ -9,7 +9,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/stats"
 )
 
-// A node is measured from the files of its kernel, or from files that look like them.
+// A node is measured from files of its kernel, or from test files of the same format.
 func Example() {
 	root, err := os.MkdirTemp("", "node")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IsMemory says whether a path is on a file system in memory.
+// IsMemory reports whether a path is on an in-memory filesystem.
 func IsMemory(path string) bool { return isMemory(path) }
 
 // Blocks returns what a file or folder takes without what is in it.
@@ -48,7 +48,7 @@ func Walk(ctx context.Context, path string, remember int) (bytes, inodes uint64,
 	return w.bytes, w.found(), err
 }
 
-// SetProject gives a folder a project that it passes on, as whoever makes volumes does.
+// SetProject gives a folder a project that it passes on, as the creator of volumes does.
 func SetProject(dir string, id uint32) error {
 	fd, err := openDir(dir, unix.O_RDONLY)
 	if err != nil {

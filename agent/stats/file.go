@@ -7,18 +7,18 @@ import (
 	"os"
 )
 
-// maxFile is the size beyond which a kernel file is taken for something else.
+// maxFile is the maximum size of a kernel file, as a safeguard.
 const maxFile = 4 << 20
 
-// A kernelFile is one that is read again and again. It is kept open, for opening
-// costs more than reading. The zero value but for its path is one not yet open.
+// kernelFile is a file that is read repeatedly. It is kept open, because opening costs more
+// than reading. With only its path set, it is not open yet.
 type kernelFile struct {
 	path string
 	file *os.File
 }
 
-// read returns what is in the file now, in buf or what replaces it. A cgroup that
-// was removed and made again is another file: it is opened once more.
+// read returns the current content of the file, in buf or its replacement. After a read error
+// it opens the file again, because the cgroup may have been removed and created again.
 func (f *kernelFile) read(buf *[]byte) ([]byte, error) {
 	if f.file != nil {
 		if b, err := readAll(f.file, buf); err == nil {
@@ -38,7 +38,7 @@ func (f *kernelFile) read(buf *[]byte) ([]byte, error) {
 	return b, err
 }
 
-// moveTo makes f the file at path.
+// moveTo changes the path of f to path.
 func (f *kernelFile) moveTo(path string) {
 	if f.path != path {
 		f.close()
@@ -46,7 +46,7 @@ func (f *kernelFile) moveTo(path string) {
 	}
 }
 
-// close lets go of the file. It can be read again.
+// close closes the file. A later read opens it again.
 func (f *kernelFile) close() {
 	if f.file != nil {
 		_ = f.file.Close() // read-only: nothing can be lost
@@ -54,7 +54,7 @@ func (f *kernelFile) close() {
 	}
 }
 
-// readAll reads from the beginning, whatever was read before.
+// readAll reads the file from its start.
 func readAll(file *os.File, buf *[]byte) ([]byte, error) {
 	if len(*buf) == 0 {
 		*buf = make([]byte, 8<<10)

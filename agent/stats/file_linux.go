@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readFile returns what is in a file that is not worth keeping open, in buf or what
-// replaces it. It is plain system calls because an os.File of a cgroup is made known
-// to the runtime's poller first, which costs as much as all the rest.
+// readFile returns the content of a file that is not worth keeping open, in buf or its
+// replacement. It uses plain system calls: os.File registers files of cgroups with the
+// runtime's poller, which costs as much as the rest of the call.
 func readFile(path string, buf *[]byte) ([]byte, error) {
 	fd, err := retry(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
@@ -35,7 +35,7 @@ func readFile(path string, buf *[]byte) ([]byte, error) {
 	return nil, fmt.Errorf("%s has more than %d bytes", path, maxFile)
 }
 
-// retry calls until no signal interrupts it.
+// retry repeats a call while signals interrupt it.
 func retry(call func() (int, error)) (n int, err error) {
 	for {
 		if n, err = call(); !errors.Is(err, unix.EINTR) {

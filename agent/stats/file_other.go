@@ -2,8 +2,8 @@
 
 package stats
 
-// readFile returns what is in a file that is not worth keeping open, in buf or what
-// replaces it.
+// readFile returns the content of a file that is not worth keeping open, in buf or its
+// replacement.
 func readFile(path string, buf *[]byte) ([]byte, error) {
 	f := kernelFile{path: path}
 	defer f.close()

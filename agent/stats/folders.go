@@ -8,13 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// podFolders are the names of the folders of pods, those in NodePath and those of logs,
-// as they were when each of the two was last listed.
+// podFolders are the names of the pods' folders in NodePath and of their log folders, as of the
+// last successful list of each.
 type podFolders struct {
 	pods, logs []string
 }
 
-// list lists them anew. Of what can't be listed, the names before stay.
+// list lists the folders again. If a list fails, its previous names are kept.
 func (f *podFolders) list(cfg Config) error {
 	return errors.Join(
 		listFolders(filepath.Join(cfg.NodePath, "pods"), &f.pods),
@@ -43,9 +43,9 @@ func (f *podFolders) byPod(cfg Config) map[types.UID][]string {
 		byPod[types.UID(name)] = nil
 	}
 	for _, name := range f.logs {
-		parts := strings.Split(name, "_") // no namespace and no name has an underscore
+		parts := strings.Split(name, "_") // namespaces and names don't contain underscores
 		if len(parts) != 3 || strings.Trim(parts[2], ".") == "" {
-			continue // it is no pod's
+			continue // the folder belongs to no pod
 		}
 		uid := types.UID(parts[2])
 		byPod[uid] = append(byPod[uid], filepath.Join(cfg.LogPath, name))

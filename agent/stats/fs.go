@@ -8,21 +8,21 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// fsUsage is what is left and what there is on a filesystem. Inodes are unknown
-// where there is no limit to them, as on btrfs.
+// fsUsage is the usage of a filesystem. Inodes are unknown if they are not limited, as on
+// btrfs.
 type fsUsage struct {
 	available, capacity, used value
 	inodesFree, inodes        value
 }
 
-// A filesystem's identity: its device or, where each subvolume has a device of
-// its own, its source.
+// fsID identifies a filesystem: by its device or, if each subvolume has its own device, by its
+// source.
 type fsID struct {
 	dev    uint64
 	source string
 }
 
-// identify completes what stat says with what is mounted there.
+// identify returns the identity of the filesystem at a path, from its device and the mounts.
 func identify(dev uint64, path string, mounts []mount) fsID {
 	if m := mountOf(path, mounts); m.fstype == "btrfs" {
 		return fsID{source: m.source}
@@ -30,8 +30,8 @@ func identify(dev uint64, path string, mounts []mount) fsID {
 	return fsID{dev: dev}
 }
 
-// mountOf returns the mount that holds a path, the zero mount if there is none.
-// Of several on one point the last one covers the others.
+// mountOf returns the mount that contains a path, the zero mount without one. If several
+// mounts have the same mount point, the last one is visible.
 func mountOf(path string, mounts []mount) (best mount) {
 	for _, m := range mounts {
 		point := strings.TrimSuffix(m.point, "/")
@@ -42,11 +42,10 @@ func mountOf(path string, mounts []mount) (best mount) {
 	return best
 }
 
-// errLayout is about filesystems laid out so that nothing is known about what to
-// do (KEP-4191).
-var errLayout = errors.New("neither one filesystem, nor images and containers on a second one, nor images alone on it")
+// errLayout reports a filesystem layout that eviction does not support (KEP-4191).
+var errLayout = errors.New("unsupported: want one filesystem for everything, or a second one for images and containers, or a second one for images alone")
 
-// layoutOf tells how images, writable layers and the rest are spread.
+// layoutOf returns how images, writable layers and the rest are distributed over filesystems.
 func layoutOf(node, image, container fsID) (eviction.Layout, error) {
 	switch {
 	case image == node && container == node:
@@ -56,6 +55,6 @@ func layoutOf(node, image, container fsID) (eviction.Layout, error) {
 	case container == node:
 		return eviction.SplitFS, nil
 	default:
-		return eviction.UnknownLayout, fmt.Errorf("layout: %w", errLayout)
+		return eviction.UnknownLayout, fmt.Errorf("filesystem layout: %w", errLayout)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// statfs measures the filesystem that holds a path.
+// statfs returns the usage of the filesystem that contains a path.
 func statfs(path string) (u fsUsage, err error) {
 	var s unix.Statfs_t
 	for {
@@ -20,12 +20,12 @@ func statfs(path string) (u fsUsage, err error) {
 	if err != nil {
 		return u, &os.PathError{Op: "statfs", Path: path, Err: err}
 	}
-	block := uint64(max(s.Frsize, 0)) // the unit of the counts, as for df
+	block := uint64(max(s.Frsize, 0)) // unit of the block counts, as in df
 	if block == 0 {
 		block = uint64(max(s.Bsize, 0))
 	}
 	if s.Blocks == 0 {
-		return u, fmt.Errorf("statfs %s: a filesystem without blocks", path)
+		return u, fmt.Errorf("statfs %s: the filesystem has no blocks", path)
 	}
 	u.capacity = known(s.Blocks).times(block)
 	u.available = known(s.Bavail).times(block)
@@ -36,9 +36,9 @@ func statfs(path string) (u fsUsage, err error) {
 	return u, nil
 }
 
-// isMemory says whether a filesystem in memory is mounted at a path, which takes
-// nothing of any disk. A folder on one is like any other folder: all that the node
-// has may be there.
+// isMemory reports whether an in-memory filesystem, which uses no disk, is mounted at a path.
+// It is false for a folder inside such a filesystem, because the whole node may run from
+// memory.
 func isMemory(path string) bool {
 	own, err := device(path)
 	parent, errParent := device(filepath.Dir(path))
@@ -49,7 +49,7 @@ func isMemory(path string) bool {
 	return unix.Statfs(path, &s) == nil && (s.Type == unix.TMPFS_MAGIC || s.Type == unix.RAMFS_MAGIC || s.Type == unix.HUGETLBFS_MAGIC)
 }
 
-// device returns the device that a path is on.
+// device returns the device of a path.
 func device(path string) (uint64, error) {
 	var s unix.Stat_t
 	if err := unix.Stat(path, &s); err != nil {

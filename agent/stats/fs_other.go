@@ -8,11 +8,11 @@ import (
 )
 
 func statfs(path string) (fsUsage, error) {
-	return fsUsage{}, fmt.Errorf("statfs %s: not on this system: %w", path, errors.ErrUnsupported)
+	return fsUsage{}, fmt.Errorf("statfs %s: not supported on this operating system: %w", path, errors.ErrUnsupported)
 }
 
 func isMemory(string) bool { return false }
 
 func device(path string) (uint64, error) {
-	return 0, fmt.Errorf("device of %s: not on this system: %w", path, errors.ErrUnsupported)
+	return 0, fmt.Errorf("device of %s: not supported on this operating system: %w", path, errors.ErrUnsupported)
 }

@@ -16,11 +16,11 @@ func TestLayoutOf(t *testing.T) {
 		node, image, container fsID
 		want                   eviction.Layout
 	}{
-		"one for all":                       {a, a, a, eviction.SingleFS},
-		"images and containers on a second": {a, b, b, eviction.DedicatedImageFS},
-		"images alone on a second":          {a, b, a, eviction.SplitFS},
-		"containers alone on a second":      {a, a, b, eviction.UnknownLayout},
-		"three":                             {a, b, c, eviction.UnknownLayout},
+		"one for all":                            {a, a, a, eviction.SingleFS},
+		"a second one for images and containers": {a, b, b, eviction.DedicatedImageFS},
+		"images alone on a second":               {a, b, a, eviction.SplitFS},
+		"containers alone on a second":           {a, a, b, eviction.UnknownLayout},
+		"three":                                  {a, b, c, eviction.UnknownLayout},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -35,7 +35,7 @@ func pod(name string, uid types.UID) *corev1.Pod {
 	}}
 }
 
-// treePods are the pods of a node with such a tree, and one that has not begun.
+// treePods are the pods of a node with such a tree, and a pod that has not started.
 func treePods() []*corev1.Pod {
 	return []*corev1.Pod{
 		pod("burstable", burstable), nil, pod("static", guaranteed),
@@ -65,8 +65,8 @@ func newProvider(tb testing.TB, cfg stats.Config) *stats.Provider {
 	return p
 }
 
-// TestGolden measures the same node in trees of both versions of cgroups and of
-// both drivers: the figures are the same wherever the kernel's are.
+// TestGolden measures the same node in trees of both cgroup versions and both drivers. The
+// figures must be the same.
 func TestGolden(t *testing.T) {
 	datadriven.RunTest(t, "testdata/golden.txt", func(t *testing.T, d *datadriven.TestData) string {
 		t.Helper()

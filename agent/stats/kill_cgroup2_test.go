@@ -18,9 +18,9 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// TestCgroup2CrossingToKillCall has a real hog take memory down to a threshold, twenty
+// TestCgroup2LatencyFromCrossingToKill has a real hog take memory down to a threshold, twenty
 // times in each way to notice it. The times are those of an emulated machine.
-func TestCgroup2CrossingToKillCall(t *testing.T) {
+func TestCgroup2LatencyFromCrossingToKill(t *testing.T) {
 	lab(t)
 	for _, w := range []way{polling, wakeUps} {
 		t.Run(string(w), func(t *testing.T) {

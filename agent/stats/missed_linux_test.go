@@ -24,9 +24,10 @@ func withoutDescriptors(t *testing.T, f func()) {
 	f()
 }
 
-// TestMissedFolders has a process run out of descriptors for a while, after so many
-// looks at a pod: what was known stays, as old as it is, and the next refresh measures it.
-func TestMissedFolders(t *testing.T) {
+// TestRefresh_WithoutFileDescriptorsKeepsFigures lets the process run out of file descriptors
+// for a while, after a number of operations on a pod: figures keep their values and times, and
+// the next refresh measures them.
+func TestRefresh_WithoutFileDescriptorsKeepsFigures(t *testing.T) {
 	for looks := range 7 {
 		t.Run(fmt.Sprintf("looks=%d", looks), func(t *testing.T) {
 			cfg := live(t, "v2-systemd")
@@ -66,8 +67,8 @@ func TestMissedFolders(t *testing.T) {
 	}
 }
 
-// A pod's other figures are measured beside the ones that are missed.
-func TestMissedFoldersAlone(t *testing.T) {
+// A pod's other figures are measured even if some are missed.
+func TestRefresh_MissedFoldersDoNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
 	clock := testingclock.NewFakeClock(epoch())

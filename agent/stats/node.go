@@ -16,15 +16,15 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// nodeSignals is how many signals there are.
+// nodeSignals is the number of node signals.
 const nodeSignals = 9
 
-// A nodeProbe measures the node's signals from a handful of files.
+// nodeProbe measures the node's signals from a few files.
 type nodeProbe struct {
 	cfg   Config
 	clock clock.PassiveClock
 
-	mu       sync.Mutex // guards everything below
+	mu       sync.Mutex // guards the following fields
 	buf      []byte
 	surveyed bool
 	survey
@@ -36,11 +36,10 @@ type nodeProbe struct {
 	observations [nodeSignals]eviction.Observation // what Node returns
 }
 
-// A survey is what does not change from one moment to the next, and is looked at
-// in each refresh.
+// survey has the facts that rarely change. Each refresh updates them.
 type survey struct {
 	hierarchy hierarchy
-	pods      string // the cgroup of all pods, empty if there is none
+	pods      string // the cgroup of all pods, empty if it does not exist
 	maxTasks  value
 	podsTasks value // limit of the pods' cgroup
 	podsLimit value
@@ -49,7 +48,7 @@ type survey struct {
 	layout                   eviction.Layout
 	nodeFS, imageFS, writeFS string // empty if not known
 	imageUse, writeUse       *runtimeapi.FilesystemUsage
-	err                      error // why something is not known
+	err                      error // why some facts are unknown
 }
 
 func (n *nodeProbe) init(cfg Config) {
@@ -69,17 +68,16 @@ func (n *nodeProbe) close() {
 	}
 }
 
-// Node measures the node's signals now. It reads a few files that it keeps open
-// and asks nobody. A signal that can't be measured is missing, and the error says
-// why; the others are there all the same. Before the first refresh, and if Images
-// is given, it is not known which filesystems have images and writable layers.
+// Node measures the node's signals now. It only reads a few files that it keeps open. A signal
+// that can't be measured is missing in the result, and the error describes why. Before the
+// first refresh the filesystems of images and writable layers are unknown if Images is set.
 //
-// The result's slice is used again by the next call.
+// The next call reuses the slice in the result.
 func (p *Provider) Node(context.Context) (eviction.NodeStats, error) {
 	return p.node.measure(p.node.observations[:0])
 }
 
-// measure measures into out.
+// measure appends the observations to out.
 func (n *nodeProbe) measure(out []eviction.Observation) (eviction.NodeStats, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -95,11 +93,12 @@ func (n *nodeProbe) measure(out []eviction.Observation) (eviction.NodeStats, err
 	return eviction.NodeStats{Observations: out, Layout: n.layout}, errors.Join(n.errs...)
 }
 
-// prepare surveys the node if that was not done, and looks again for the cgroup of all
-// pods, which is made with the first pod and limited a moment later. It needs mu.
+// prepare surveys the node if that was not done yet. It also searches again for the cgroup of
+// all pods, which is created with the first pod and gets its limit a moment later. Callers hold
+// mu.
 func (n *nodeProbe) prepare() {
 	if !n.surveyed {
-		n.adopt(n.look(nil, nil))
+		n.adopt(n.surveyNode(nil, nil))
 	}
 	if n.pods == "" || !n.podsLimit.ok {
 		s := n.survey
@@ -108,7 +107,7 @@ func (n *nodeProbe) prepare() {
 	}
 }
 
-// add adds an observation if it is one.
+// add appends an observation if its values are known.
 func add(out []eviction.Observation, signal eviction.Signal, available, capacity value, at time.Time) []eviction.Observation {
 	if !available.ok || !capacity.ok {
 		return out
@@ -120,7 +119,7 @@ func add(out []eviction.Observation, signal eviction.Signal, available, capacity
 
 func toInt(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
-// read reads one of the kept files, noting what went wrong.
+// read reads one of the open files and records an error.
 func (n *nodeProbe) read(f *kernelFile) []byte {
 	b, err := f.read(&n.buf)
 	if err != nil {
@@ -147,17 +146,17 @@ func (n *nodeProbe) memory(out []eviction.Observation) []eviction.Observation {
 	return add(out, eviction.MemoryAvailable, available, m.total, at)
 }
 
-// zones reads of them what changes from one moment to the next, if the estimate needs it.
+// zones returns the zone figures that the estimator uses.
 func (n *nodeProbe) zones() zones {
 	z := zones{low: n.watermark}
 	if n.cfg.Estimator == MemAvailable {
-		b, _ := n.zoneinfo.read(&n.buf) // it can do without
-		z.kept = parseZones(b, os.Getpagesize()).kept
+		b, _ := n.zoneinfo.read(&n.buf) // optional, so an error is ignored
+		z.perCPUFree = parseZones(b, os.Getpagesize()).perCPUFree
 	}
 	return z
 }
 
-// allocatable measures what pods may still use together, if that is limited.
+// allocatable measures what all pods together may still use, if that is limited.
 func (n *nodeProbe) allocatable(out []eviction.Observation) []eviction.Observation {
 	if n.pods == "" || !n.podsLimit.ok {
 		return out
@@ -200,8 +199,8 @@ func (n *nodeProbe) filesystems(out []eviction.Observation) []eviction.Observati
 	return out
 }
 
-// processes measures what the node can still start, or its pods if they have a
-// limit of their own that is closer.
+// processes measures how many more processes the node can start, or its pods if their common
+// limit is closer.
 func (n *nodeProbe) processes(out []eviction.Observation) []eviction.Observation {
 	at := n.clock.Now()
 	capacity, available := n.maxTasks, n.maxTasks.minus(parseTasks(n.read(&n.loadavg)))
@@ -214,7 +213,7 @@ func (n *nodeProbe) processes(out []eviction.Observation) []eviction.Observation
 	return add(out, eviction.PIDAvailable, available, capacity, at)
 }
 
-// refreshNode looks anew at what [Provider.Node] takes for granted.
+// refreshNode updates the facts that [Provider.Node] uses.
 func (p *Provider) refreshNode(ctx context.Context) error {
 	var info *runtimeapi.ImageFsInfoResponse
 	var err error
@@ -222,14 +221,14 @@ func (p *Provider) refreshNode(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		if info, err = p.cfg.Images.ImageFsInfo(ctx); err != nil {
-			err = fmt.Errorf("image file systems: %w", err)
+			err = fmt.Errorf("get image filesystem info: %w", err)
 		}
 	}
 	n := &p.node
-	s := n.look(info, err)
+	s := n.surveyNode(info, err)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err != nil && n.surveyed { // where they were is the best guess at where they are
+	if err != nil && n.surveyed { // keep the previous locations, which are probably still valid
 		s.layout, s.imageFS, s.writeFS = n.layout, n.imageFS, n.writeFS
 		s.imageUse, s.writeUse = n.imageUse, n.writeUse
 	}
@@ -237,7 +236,7 @@ func (p *Provider) refreshNode(ctx context.Context) error {
 	return s.err
 }
 
-// adopt makes s what is taken for granted.
+// adopt makes s the current survey.
 func (n *nodeProbe) adopt(s survey) {
 	n.survey, n.surveyed = s, true
 	h, names := s.hierarchy, s.hierarchy.memoryNames()
@@ -248,8 +247,8 @@ func (n *nodeProbe) adopt(s survey) {
 	n.podsPIDs.moveTo(h.file("pids", s.pods, "pids.current"))
 }
 
-// look surveys the node. The error is that of asking for info, if that was done.
-func (n *nodeProbe) look(info *runtimeapi.ImageFsInfoResponse, asked error) (s survey) {
+// surveyNode gathers the facts about the node. infoErr is the error of getting info, if any.
+func (n *nodeProbe) surveyNode(info *runtimeapi.ImageFsInfoResponse, infoErr error) (s survey) {
 	var buf []byte
 	s.hierarchy = hierarchyAt(n.cfg.CgroupRoot)
 	s.findPodsCgroup(n.cfg, buf)
@@ -267,11 +266,11 @@ func (n *nodeProbe) look(info *runtimeapi.ImageFsInfoResponse, asked error) (s s
 		s.watermark = parseZones(b, os.Getpagesize()).low
 		errs = append(errs, err)
 	}
-	s.err = errors.Join(append(errs, s.findFilesystems(n.cfg, info, asked, &buf))...)
+	s.err = errors.Join(append(errs, s.findFilesystems(n.cfg, info, infoErr, &buf))...)
 	return s
 }
 
-// findPodsCgroup finds the cgroup of all pods and reads its limits, by way of buf.
+// findPodsCgroup finds the cgroup of all pods and reads its limits, using buf.
 func (s *survey) findPodsCgroup(cfg Config, buf []byte) {
 	r := cgroupReader{hierarchy: s.hierarchy, buf: buf}
 	if s.pods = r.findPods(cfg.PodsCgroup); s.pods == "" {
@@ -281,33 +280,33 @@ func (s *survey) findPodsCgroup(cfg Config, buf []byte) {
 	s.podsLimit = r.number("memory", s.pods, r.memoryNames().limit)
 }
 
-// findFilesystems finds out what is where, and merges what is at one place.
-func (s *survey) findFilesystems(cfg Config, info *runtimeapi.ImageFsInfoResponse, asked error, buf *[]byte) error {
+// findFilesystems finds the filesystems and their layout, and merges equal ones.
+func (s *survey) findFilesystems(cfg Config, info *runtimeapi.ImageFsInfoResponse, infoErr error, buf *[]byte) error {
 	s.nodeFS, s.imageFS, s.writeFS = cfg.NodePath, cfg.ImagePath, cfg.ContainerPath
 	if cfg.Images != nil {
 		s.imageFS, s.writeFS = "", ""
-		if asked != nil || info == nil {
-			return asked
+		if infoErr != nil || info == nil {
+			return infoErr
 		}
 		s.imageUse, s.writeUse = mounted(info.GetImageFilesystems()), mounted(info.GetContainerFilesystems())
 		s.imageFS, s.writeFS = s.imageUse.GetFsId().GetMountpoint(), s.writeUse.GetFsId().GetMountpoint()
 		if s.writeFS == "" {
-			s.writeFS = s.imageFS // runtimes that do not tell them apart
+			s.writeFS = s.imageFS // the runtime does not distinguish them
 		}
 		if s.imageFS == "" {
-			return errors.New("image file systems: the runtime names none")
+			return errors.New("image filesystem info: the runtime reports no image filesystem")
 		}
 	}
 	text, err := readFile(filepath.Join(cfg.ProcRoot, "self", "mountinfo"), buf)
 	if err != nil {
-		text = nil // devices tell most of it
+		text = nil // optional: devices identify most filesystems
 	}
 	mounts := parseMounts(text)
 	var ids [3]fsID
 	for i, path := range []string{s.nodeFS, s.imageFS, s.writeFS} {
 		dev, err := device(path)
 		if err != nil {
-			return fmt.Errorf("layout: %w", err)
+			return fmt.Errorf("filesystem layout: %w", err)
 		}
 		ids[i] = identify(dev, path, mounts)
 	}
@@ -323,7 +322,7 @@ func (s *survey) findFilesystems(cfg Config, info *runtimeapi.ImageFsInfoRespons
 	return nil
 }
 
-// mounted returns the first filesystem that says where it is, nil if none does.
+// mounted returns the first filesystem with a mount point, nil without one.
 func mounted(all []*runtimeapi.FilesystemUsage) *runtimeapi.FilesystemUsage {
 	for _, fs := range all {
 		if fs.GetFsId().GetMountpoint() != "" {

@@ -83,24 +83,24 @@ func (i *images) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, 
 	}, i.err
 }
 
-func TestConfigNamesEveryProblem(t *testing.T) {
+func TestConfig_ReportsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := stats.New(stats.Config{
 		Estimator: "guess", ProcRoot: "proc", Period: -1, WalkPeriod: -1, WalkEntries: -1,
 		StallWindow: time.Minute, Stall: time.Hour, Images: &images{}, ImagePath: "/x",
 	})
 	for _, problem := range []string{
-		`field Estimator: "guess" is none of MemAvailable, WorkingSet, KubeletWorkingSet`,
+		`field Estimator: "guess" is not one of MemAvailable, WorkingSet, KubeletWorkingSet`,
 		`field ProcRoot: "proc" is not absolute`, "field Period: -1ns is negative", "field WalkPeriod: -1ns is negative", "field WalkEntries: -1 is negative",
-		"field StallWindow: the kernel takes 500ms to 10s, not 1m0s", "field Stall: 1h0m0s is not within the window of 1m0s",
-		"fields ImagePath and ContainerPath have no effect beside Images",
+		"field StallWindow: must be between 500ms and 10s, is 1m0s", "field Stall: 1h0m0s must be at least 1µs and at most StallWindow (1m0s)",
+		"fields ImagePath and ContainerPath have no effect if Images is set",
 	} {
 		require.ErrorContains(t, err, problem)
 	}
 	require.NoError(t, stats.Config{}.Validate(), "all fields are optional")
 }
 
-func TestNodeTellsWhatItCanAndWhyNotTheRest(t *testing.T) {
+func TestNode_ReturnsAvailableSignalsWithAnError(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
 	require.NoError(t, os.Remove(filepath.Join(cfg.ProcRoot, "loadavg")))
@@ -120,9 +120,9 @@ func TestNodeTellsWhatItCanAndWhyNotTheRest(t *testing.T) {
 // keptByProcessors is what testdata/proc/zoneinfo has on their lists, in bytes.
 const keptByProcessors = (23 + 40000 + 10000) * 4096
 
-// The cgroup of all pods is made with the first pod, and limited after that: neither
-// waits for a refresh.
-func TestNode_FindsTheCgroupOfPodsWhenItIsMade(t *testing.T) {
+// The cgroup of all pods is created with the first pod and limited later. Neither must wait for
+// a refresh.
+func TestNode_FindsPodsCgroupCreatedLater(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-cgroupfs")
 	made := filepath.Join(cfg.CgroupRoot, "kubepods")
@@ -151,8 +151,8 @@ func TestNode_FindsTheCgroupOfPodsWhenItIsMade(t *testing.T) {
 	require.Contains(t, signals(node), eviction.ImageFSAvailable, "what a refresh has found stays")
 }
 
-// Neither does a look at pods that comes before the next one at the node.
-func TestPods_FindsTheCgroupOfPodsWhenItIsMade(t *testing.T) {
+// Pods must not wait for the next call of Node either.
+func TestPods_FindsPodsCgroupCreatedLater(t *testing.T) {
 	t.Parallel()
 	for _, root := range []string{"v1-cgroupfs", "v2-cgroupfs"} {
 		cfg := live(t, root)
@@ -176,7 +176,7 @@ func TestPods_FindsTheCgroupOfPodsWhenItIsMade(t *testing.T) {
 	}
 }
 
-func TestNodeFollowsTheFiles(t *testing.T) {
+func TestNode_FollowsTheFiles(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-cgroupfs")
 	p := newProvider(t, cfg)
@@ -202,7 +202,7 @@ func TestNodeFollowsTheFiles(t *testing.T) {
 	require.EqualValues(t, 7<<10, available(t, node, eviction.MemoryAvailable))
 }
 
-func TestWorkingSetAboveTheLimitLeavesNothing(t *testing.T) {
+func TestNode_WorkingSetAboveTheLimit(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-cgroupfs")
 	write(t, "4096\n", cfg.CgroupRoot, "kubepods", "memory.max")
@@ -210,7 +210,7 @@ func TestWorkingSetAboveTheLimitLeavesNothing(t *testing.T) {
 	require.Zero(t, available(t, node, eviction.AllocatableMemoryAvailable), "kubernetes#52386")
 }
 
-func TestUnlimitedPIDsAreTheNodes(t *testing.T) {
+func TestNode_UnlimitedPodPIDsUseTheNodeLimit(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v1-cgroupfs")
 	write(t, "max\n", cfg.CgroupRoot, "pids", "kubepods", "pids.max")
@@ -221,7 +221,7 @@ func TestUnlimitedPIDsAreTheNodes(t *testing.T) {
 	require.EqualValues(t, 2000-1234, available(t, node, eviction.PIDAvailable), "the smaller of the two limits")
 }
 
-func TestEachFigureHasItsTime(t *testing.T) {
+func TestPods_EachFigureHasItsTime(t *testing.T) {
 	t.Parallel()
 	cfg := tree(t, "v2-systemd")
 	clock := testingclock.NewFakeClock(epoch())
@@ -237,7 +237,7 @@ func TestEachFigureHasItsTime(t *testing.T) {
 	require.Equal(t, epoch().Add(time.Minute), pods[0].Memory.Time)
 }
 
-func TestRuntimeThatFailsLeavesWhereThingsWere(t *testing.T) {
+func TestRefresh_FailingRuntimeKeepsFilesystemLocations(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // no statfs
 	}
@@ -253,7 +253,7 @@ func TestRuntimeThatFailsLeavesWhereThingsWere(t *testing.T) {
 	require.NotContains(t, signals(node), eviction.ImageFSAvailable)
 
 	_, err = p.Refresh(t.Context())
-	require.ErrorContains(t, err, "the runtime names none")
+	require.ErrorContains(t, err, "the runtime reports no image filesystem")
 
 	at.image = cfg.NodePath
 	_, err = p.Refresh(t.Context())
@@ -265,7 +265,7 @@ func TestRuntimeThatFailsLeavesWhereThingsWere(t *testing.T) {
 
 	at.err = errors.New("runtime is down")
 	_, err = p.Refresh(t.Context())
-	require.ErrorContains(t, err, "image file systems: runtime is down")
+	require.ErrorContains(t, err, "get image filesystem info: runtime is down")
 	node, err = p.Node(t.Context())
 	require.ErrorContains(t, err, "runtime is down")
 	require.Equal(t, eviction.SingleFS, node.Layout, "as it was")
@@ -281,7 +281,7 @@ func TestRuntimeThatFailsLeavesWhereThingsWere(t *testing.T) {
 	require.Contains(t, signals(node), eviction.NodeFSAvailable)
 }
 
-func TestNodeCostsNoMemory(t *testing.T) {
+func TestNode_DoesNotAllocate(t *testing.T) {
 	cfg := live(t, "v2-systemd")
 	p := newProvider(t, cfg)
 	_, _ = p.Node(t.Context())
@@ -291,7 +291,7 @@ func TestNodeCostsNoMemory(t *testing.T) {
 	require.LessOrEqual(t, allocs, 1.0, "the path of the one file system")
 }
 
-func TestRunRefreshesAndStops(t *testing.T) {
+func TestRun_RefreshesAndStops(t *testing.T) {
 	cfg := live(t, "v1-systemd")
 	cfg.Clock = nil
 	write(t, "", cfg.LogPath, "other")
@@ -314,7 +314,7 @@ func TestRunRefreshesAndStops(t *testing.T) {
 	})
 }
 
-func TestRefreshWaitsForItsTurnNoLongerThanItsContext(t *testing.T) {
+func TestRefresh_WaitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	cfg := tree(t, "v2-systemd")
 	held, release := make(chan struct{}), make(chan struct{})
@@ -339,7 +339,7 @@ func TestRefreshWaitsForItsTurnNoLongerThanItsContext(t *testing.T) {
 	<-done
 }
 
-func TestPodsThatMeanAnotherPathHaveNone(t *testing.T) {
+func TestPods_UIDsThatAreOtherPathsHaveNoCgroup(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-cgroupfs")
 	write(t, "1", cfg.CgroupRoot, "memory.current")
@@ -357,7 +357,7 @@ func TestPodsThatMeanAnotherPathHaveNone(t *testing.T) {
 	}
 }
 
-func TestPodCgroupOfAnotherDriverOrRoot(t *testing.T) {
+func TestPods_CgroupOfAnotherDriverOrRoot(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-cgroupfs")
 	nested := filepath.Join(cfg.CgroupRoot, "kubelet.slice", "kubelet-kubepods.slice")

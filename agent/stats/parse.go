@@ -9,12 +9,11 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// The parsers take what a kernel file holds and return what they understood. A
-// line that is missing, cut off or not a number leaves its figure unknown, and
-// lines they do not know are skipped, for newer kernels have more of them. None
-// of them allocates but those for mounts and interfaces.
+// The parsers take the content of a kernel file and return the values in it. A line that is
+// missing, truncated or not a number leaves its value unknown. Unknown lines are skipped,
+// because newer kernels have more of them. Only the parsers for mounts and interfaces allocate.
 
-// meminfo is what /proc/meminfo says, in bytes.
+// meminfo has values of /proc/meminfo, in bytes.
 type meminfo struct {
 	total, available, hugepages value
 	swapTotal, swapFree         value
@@ -47,18 +46,18 @@ func parseMeminfo(b []byte) (m meminfo) {
 		m.hugepages = pages.times(size.n)
 	}
 	if m.available.ok && m.total.ok && m.available.n > m.total.n {
-		m.available = value{} // nonsense is not a measurement
+		m.available = value{} // implausible, so treat it as unknown
 	}
 	return m
 }
 
-// zones is what /proc/zoneinfo says of all zones together, in bytes.
+// zones has sums over all zones of /proc/zoneinfo, in bytes.
 type zones struct {
-	// low are the watermarks below which the kernel reclaims in earnest, and the killer
-	// is not far.
+	// low is the sum of the low watermarks, below which the kernel reclaims memory and an OOM
+	// kill is near.
 	low value
-	// kept are the free pages on the lists of the processors.
-	kept value
+	// perCPUFree are the free pages on the per-CPU lists.
+	perCPUFree value
 }
 
 func parseZones(b []byte, pageSize int) (z zones) {
@@ -74,20 +73,20 @@ func parseZones(b []byte, pageSize int) (z zones) {
 		case "low":
 			sum(&z.low, rest)
 		case "count:":
-			sum(&z.kept, rest)
+			sum(&z.perCPUFree, rest)
 		}
 	}
 	return z
 }
 
-// memoryStat is what a cgroup's memory.stat says of it and all below it, in bytes
-// and numbers of faults.
+// memoryStat has values of a cgroup's memory.stat, including the cgroups below it, in bytes and
+// numbers of faults.
 type memoryStat struct {
 	anon, file, inactiveFile value
 	faults, majorFaults      value
 }
 
-// parseMemoryStat knows the names of both cgroup versions; in version 1 only those
+// parseMemoryStat parses the memory.stat of both cgroup versions. In version 1 only the names
 // with total_ include the cgroups below.
 func parseMemoryStat(b []byte) (m memoryStat) {
 	var own memoryStat
@@ -124,7 +123,7 @@ func parseMemoryStat(b []byte) (m memoryStat) {
 	}
 }
 
-// parseKey returns the number beside a key in a file of "key number" lines.
+// parseKey returns the number after a key in a file of "key number" lines.
 func parseKey(b []byte, key string) value {
 	for len(b) > 0 {
 		var line []byte
@@ -136,8 +135,8 @@ func parseKey(b []byte, key string) value {
 	return value{}
 }
 
-// parseNumber returns the number that is all of a file; "max" is unknown, and so
-// is anything from 2^62 on, by which version 1 means no limit.
+// parseNumber returns the number in a file that contains one number. "max" is unknown, and so
+// are values from 2^62 on, which mean no limit in version 1.
 func parseNumber(b []byte) value {
 	if v := number(b); v.ok && v.n < 1<<62 {
 		return v
@@ -145,8 +144,8 @@ func parseNumber(b []byte) value {
 	return value{}
 }
 
-// parseTasks returns how many tasks exist, the second number of the fourth field
-// of /proc/loadavg.
+// parseTasks returns the number of existing tasks, the second number in the fourth field of
+// /proc/loadavg.
 func parseTasks(b []byte) value {
 	for range 3 {
 		_, b = cutWord(b)
@@ -159,9 +158,8 @@ func parseTasks(b []byte) value {
 	return number(total)
 }
 
-// parsePressure returns what a file in /proc/pressure or a cgroup's *.pressure
-// says, and whether it says anything. The kernel counts microseconds, the type
-// nanoseconds.
+// parsePressure returns the values of a file in /proc/pressure or of a cgroup's *.pressure, and
+// whether it has any. The kernel counts in microseconds, the type in nanoseconds.
 func parsePressure(b []byte) (psi statsapi.PSIStats, ok bool) {
 	for len(b) > 0 {
 		var line []byte
@@ -197,7 +195,7 @@ func pressureLine(b []byte) (d statsapi.PSIData) {
 	return d
 }
 
-// percent returns a figure of the form "12.34"; anything else is 0.
+// percent returns a value of the form "12.34"; anything else is 0.
 func percent(b []byte) float64 {
 	whole, fraction, _ := bytes.Cut(b, []byte("."))
 	w, f := number(whole), number(fraction)
@@ -207,7 +205,7 @@ func percent(b []byte) float64 {
 	return float64(w.n) + float64(f.n)/100
 }
 
-// A mount is a line of /proc/self/mountinfo.
+// mount is a line of /proc/self/mountinfo.
 type mount struct {
 	point, fstype, source string
 }
@@ -229,7 +227,7 @@ func parseMounts(b []byte) (all []mount) {
 	return all
 }
 
-// unescape resolves the octal escapes by which mountinfo has blanks and the like.
+// unescape resolves the octal escapes of mountinfo, such as those for blanks.
 func unescape(b []byte) string {
 	if bytes.IndexByte(b, '\\') < 0 {
 		return string(b)
@@ -248,8 +246,8 @@ func unescape(b []byte) string {
 	return out.String()
 }
 
-// parseInterfaces returns the counters in a net/dev, without the loopback and the
-// host's ends of the pods' interfaces, which would count everything twice.
+// parseInterfaces returns the counters in net/dev. It skips the loopback and the host's ends of
+// the pods' interfaces, which would count traffic twice.
 func parseInterfaces(b []byte) (all []statsapi.InterfaceStats) {
 	for len(b) > 0 {
 		var line []byte
@@ -269,7 +267,7 @@ func parseInterfaces(b []byte) (all []statsapi.InterfaceStats) {
 	return all
 }
 
-// parseDefaultRoute returns the interface of the default route in a net/route.
+// parseDefaultRoute returns the interface of the default route in net/route.
 func parseDefaultRoute(b []byte) string {
 	for len(b) > 0 {
 		var line []byte
@@ -289,7 +287,7 @@ func cutLine(b []byte) (line, rest []byte) {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\n' }
 
-// cutWord returns the first word of b and what follows it.
+// cutWord returns the first word of b and the rest.
 func cutWord(b []byte) (word, rest []byte) {
 	for len(b) > 0 && isBlank(b[0]) {
 		b = b[1:]
@@ -302,8 +300,7 @@ func cutWord(b []byte) (word, rest []byte) {
 	return b, nil
 }
 
-// number returns the number that is the first word of b. One that does not fit
-// is unknown.
+// number returns the number that is the first word of b. It is unknown if it overflows.
 func number(b []byte) value {
 	word, _ := cutWord(b)
 	if len(word) == 0 {

@@ -9,7 +9,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-func TestValueArithmeticSaturates(t *testing.T) {
+func TestValue_ArithmeticSaturates(t *testing.T) {
 	t.Parallel()
 	most := known(math.MaxUint64)
 	var unknown value
@@ -65,19 +65,19 @@ func TestParseZones(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile("testdata/proc/zoneinfo")
 	require.NoError(t, err)
-	require.Equal(t, zones{low: known((20 + 3750 + 16250) * 4096), kept: known((23 + 40000 + 10000) * 4096)}, parseZones(b, 4096))
+	require.Equal(t, zones{low: known((20 + 3750 + 16250) * 4096), perCPUFree: known((23 + 40000 + 10000) * 4096)}, parseZones(b, 4096))
 	require.Equal(t, zones{}, parseZones(nil, 4096), "unknown, not zero")
 	require.Equal(t, zones{low: known(0)}, parseZones([]byte("  low 0\n"), 4096))
 	require.Equal(t, zones{}, parseZones([]byte("low x\nlow: 5\nlowest 6\ncount 7\ncount: y"), 4096))
 }
 
-func TestWhatProcessorsKeepIsAvailable(t *testing.T) {
+func TestMemAvailable_IncludesPerCPUPages(t *testing.T) {
 	t.Parallel()
 	m := meminfo{total: known(100), available: known(40)}
 	for kept, want := range map[value]value{{}: known(40), known(0): known(40), known(25): known(65), known(70): known(100)} {
-		require.Equal(t, want, MemAvailable.available(m, cgroupMemory{}, zones{kept: kept}))
+		require.Equal(t, want, MemAvailable.available(m, cgroupMemory{}, zones{perCPUFree: kept}))
 	}
-	require.Equal(t, value{}, MemAvailable.available(meminfo{total: known(100)}, cgroupMemory{}, zones{kept: known(25)}))
+	require.Equal(t, value{}, MemAvailable.available(meminfo{total: known(100)}, cgroupMemory{}, zones{perCPUFree: known(25)}))
 }
 
 func TestParseMemoryStat(t *testing.T) {
@@ -186,7 +186,7 @@ func FuzzZones(f *testing.F) {
 	seed(f, "testdata/proc/zoneinfo")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		z := parseZones(b, 4096)
-		for _, v := range []value{z.low, z.kept} {
+		for _, v := range []value{z.low, z.perCPUFree} {
 			if !v.ok {
 				require.Zero(t, v.n)
 			}

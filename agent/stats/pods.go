@@ -12,22 +12,22 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// A podProbe measures pods from the files of their cgroups.
+// podProbe measures pods from the files of their cgroups.
 type podProbe struct {
 	cgroupReader
 	pods  string               // the cgroup of all pods
-	found map[types.UID]string // where each pod was found
+	found map[types.UID]string // cgroup of each pod
 	out   []eviction.PodStats
 }
 
-// use makes it look in a hierarchy.
+// use sets the hierarchy and the cgroup of all pods.
 func (r *podProbe) use(h hierarchy, pods string) {
 	if r.hierarchy != h || r.pods != pods || r.found == nil {
 		r.hierarchy, r.pods, r.found = h, pods, map[types.UID]string{}
 	}
 }
 
-// cgroup returns the pod's cgroup, empty if it has none. A pod never moves.
+// cgroup returns the pod's cgroup, empty if it does not exist. A pod's cgroup never moves.
 func (r *podProbe) cgroup(uid types.UID) string {
 	cgroup, ok := r.found[uid]
 	if !ok {
@@ -38,12 +38,12 @@ func (r *podProbe) cgroup(uid types.UID) string {
 	return cgroup
 }
 
-// forget forgets where pods were that are not in present.
+// forget deletes the cgroups of pods that are not in present.
 func (r *podProbe) forget(present map[types.UID]bool) {
 	maps.DeleteFunc(r.found, func(uid types.UID, _ string) bool { return !present[uid] })
 }
 
-// where returns where cgroups are.
+// where returns the hierarchy and the cgroup of all pods.
 func (n *nodeProbe) where() (hierarchy, string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -51,14 +51,14 @@ func (n *nodeProbe) where() (hierarchy, string) {
 	return n.hierarchy, n.pods
 }
 
-// Pods measures what each of the pods uses: memory and processes now, from its
-// cgroup, and for the rest what the last refresh has found, with the time of each
-// figure. Where a pod's cgroup is not found, its memory is what the runtime said of
-// its containers. Of a pod that began after the last refresh there are no other figures
-// yet. Nil pods are left out. The error is always nil: what can't be read is unknown.
+// Pods measures the usage of each pod. Memory and processes are measured now, from the pod's
+// cgroup; the other figures are those of the last refresh, each with its time. If a pod's
+// cgroup is not found, its memory is the sum of its containers as reported by the runtime. For
+// a pod that started after the last refresh there are no other figures yet. Nil pods are
+// skipped. The error is always nil: figures that can't be read are unknown.
 //
-// The result's slice, but not what is in it, is used again by the next call of
-// Pods, so those should follow one another.
+// The next call of Pods reuses the slice of the result, but not what its elements refer to, so
+// calls must not overlap.
 func (p *Provider) Pods(_ context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error) {
 	p.podsMu.Lock()
 	defer p.podsMu.Unlock()
@@ -66,7 +66,7 @@ func (p *Provider) Pods(_ context.Context, pods []*corev1.Pod) ([]eviction.PodSt
 	return p.pods.out, nil
 }
 
-// measurePods measures into out. It needs podsMu.
+// measurePods appends the measurements to out. Callers hold podsMu.
 func (p *Provider) measurePods(out []eviction.PodStats, pods []*corev1.Pod) []eviction.PodStats {
 	p.pods.use(p.node.where())
 	present := make(map[types.UID]bool, len(pods))
@@ -111,8 +111,8 @@ func (p *Provider) pod(uid types.UID) eviction.PodStats {
 	return s
 }
 
-// withLogs adds logs, which are those of all attempts, to the first entry of that
-// name, or as an entry of their own.
+// withLogs adds logs, which are those of all attempts, to the first entry with that name, or as
+// a separate entry.
 func withLogs(all []eviction.ContainerStats, name string, logs eviction.DiskUsage) []eviction.ContainerStats {
 	for i := range all {
 		if all[i].Name == name {
@@ -123,7 +123,7 @@ func withLogs(all []eviction.ContainerStats, name string, logs eviction.DiskUsag
 	return append(all, eviction.ContainerStats{Name: name, Logs: logs})
 }
 
-// sum adds up what is known. The time is that of the older one.
+// sum adds known values. The time is the older one.
 func sum(a, b eviction.DiskUsage) eviction.DiskUsage {
 	return eviction.DiskUsage{Bytes: sumUsage(a.Bytes, b.Bytes), Inodes: sumUsage(a.Inodes, b.Inodes)}
 }
@@ -160,7 +160,7 @@ func containerStats(c *runtimeapi.ContainerStats) eviction.ContainerStats {
 	}
 }
 
-// criUsage is a figure of the runtime's, unknown if it has none or no time.
+// criUsage returns a figure of the runtime, unknown if the value or the time is missing.
 func criUsage(v *runtimeapi.UInt64Value, nanoseconds int64) eviction.Usage {
 	if v == nil || nanoseconds <= 0 {
 		return eviction.Usage{}

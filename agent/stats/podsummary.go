@@ -11,8 +11,8 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// pod summarizes a pod from its measured figures, its cgroup if there is one, and
-// what the runtime says of its sandbox and containers.
+// pod returns the summary of a pod from its measurements, its cgroup if it exists, and the
+// runtime's statistics of its sandbox and containers.
 func (s *summarizer) pod(pod *corev1.Pod, m eviction.PodStats, sandbox *runtimeapi.LinuxPodSandboxStats, cgroup string) statsapi.PodStats {
 	out := statsapi.PodStats{
 		PodRef:     statsapi.PodReference{Name: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID)},
@@ -49,7 +49,7 @@ func (s *summarizer) pod(pod *corev1.Pod, m eviction.PodStats, sandbox *runtimea
 		out.EphemeralStorage = s.disk(s.nodeFS, total)
 	}
 	s.containers(&out, pod, m)
-	if out.CPU == nil { // a runtime may know this of pods with a cgroup only
+	if out.CPU == nil { // some runtimes only report this for pods with a cgroup
 		out.CPU = containersCPU(out.Containers)
 	}
 	if out.Memory == nil {
@@ -58,8 +58,8 @@ func (s *summarizer) pod(pod *corev1.Pod, m eviction.PodStats, sandbox *runtimea
 	return out
 }
 
-// containersCPU adds up what is known of containers; nil if that is nothing. The time
-// is that of the oldest figure.
+// containersCPU adds the known values of containers, nil without any. The time is that of
+// the oldest figure.
 func containersCPU(containers []statsapi.ContainerStats) (sum *statsapi.CPUStats) {
 	for _, c := range containers {
 		if c.CPU == nil {
@@ -75,8 +75,8 @@ func containersCPU(containers []statsapi.ContainerStats) (sum *statsapi.CPUStats
 	return sum
 }
 
-// containersMemory adds up what is known of containers; nil if that is nothing. What
-// they have available does not add up.
+// containersMemory adds the known values of containers, nil without any. Available memory
+// can't be added.
 func containersMemory(containers []statsapi.ContainerStats) (sum *statsapi.MemoryStats) {
 	for _, c := range containers {
 		if c.Memory == nil {
@@ -102,15 +102,15 @@ func older(a, b metav1.Time) metav1.Time {
 	return a
 }
 
-// addTo adds n to *sum, if it is known.
+// addTo adds n to *sum if n is known.
 func addTo(sum **uint64, n *uint64) {
 	if n != nil {
 		*sum = fromPtr(*sum).or(known(0)).plus(known(*n)).ptr()
 	}
 }
 
-// onDisk says whether what a volume holds is on the node's disk and goes with the pod,
-// as eviction counts it. One that the pod does not name is not its own.
+// onDisk reports whether a volume's data is on the node's disk and is deleted with the pod, as
+// eviction counts it. A volume that is not in the pod's spec does not count.
 func onDisk(pod *corev1.Pod, name string) bool {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -121,7 +121,7 @@ func onDisk(pod *corev1.Pod, name string) bool {
 	return false
 }
 
-// containers adds those that run, of each the last attempt.
+// containers adds the running containers, the newest attempt of each name.
 func (s *summarizer) containers(out *statsapi.PodStats, pod *corev1.Pod, m eviction.PodStats) {
 	s.p.mu.Lock()
 	reported := s.p.runtime.containers[pod.UID]
@@ -131,7 +131,7 @@ func (s *summarizer) containers(out *statsapi.PodStats, pod *corev1.Pod, m evict
 	for _, c := range reported {
 		meta := c.GetAttributes().GetMetadata()
 		if c.GetCpu() == nil && c.GetMemory() == nil {
-			continue // it has ended
+			continue // the container has exited
 		}
 		before, ok := last[meta.GetName()]
 		if !ok {
@@ -160,7 +160,7 @@ func (s *summarizer) containers(out *statsapi.PodStats, pod *corev1.Pod, m evict
 	}
 }
 
-// disk tells what something takes of a filesystem.
+// disk returns the disk usage with the figures of its filesystem.
 func (s *summarizer) disk(fs *fsUsage, u eviction.DiskUsage) *statsapi.FsStats {
 	out := &statsapi.FsStats{Time: s.now, UsedBytes: unsigned(u.Bytes), InodesUsed: unsigned(u.Inodes)}
 	if u.Bytes.Known() {
@@ -187,7 +187,7 @@ func podStart(pod *corev1.Pod) metav1.Time {
 	return pod.CreationTimestamp
 }
 
-// containerStart is when the container began, as far as its pod's status tells.
+// containerStart returns when the container started, according to the pod's status.
 func containerStart(pod *corev1.Pod, name string) metav1.Time {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for i := range statuses {
@@ -201,7 +201,7 @@ func containerStart(pod *corev1.Pod, name string) metav1.Time {
 
 func nanoTime(nanoseconds int64) metav1.Time { return metav1.NewTime(time.Unix(0, nanoseconds)) }
 
-// criCPU completes what the runtime says with the rate, if it leaves that out.
+// criCPU converts the runtime's CPU figures and adds the rate if it is missing.
 func (s *summarizer) criCPU(key string, c *runtimeapi.CpuUsage) *statsapi.CPUStats {
 	if c == nil {
 		return nil

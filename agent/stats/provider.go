@@ -12,19 +12,18 @@ import (
 	"github.com/kubeparts/kubeparts/internal/loop"
 )
 
-// ErrRunning says that the provider is being run already.
+// ErrRunning is returned by [Provider.Run] if the provider is already running.
 var ErrRunning = loop.ErrRunning
 
-// Provider measures a node and its pods. Make it with [New]. All methods may be
-// called concurrently, but see [Provider.Node] and [Provider.Pods] about what
-// they return.
+// Provider measures a node and its pods. Create it with [New]. All methods may be called
+// concurrently; for the lifetime of results see [Provider.Node] and [Provider.Pods].
 type Provider struct {
 	cfg   Config
 	loop  *loop.Loop
 	since time.Time
-	rearm time.Duration // of Watch
+	rearm time.Duration // rearm period of Watch
 
-	refreshing chan struct{} // capacity 1: the right to refresh, with which go folders, queue, level and quotas
+	refreshing chan struct{} // capacity 1; its holder refreshes and owns folders, queue, level and quotas
 	folders    podFolders
 	queue      []*podWalk
 	level      diskLevel
@@ -35,14 +34,14 @@ type Provider struct {
 	podsMu sync.Mutex // guards pods
 	pods   podProbe
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the following fields
 	disk    map[types.UID]podDisk
 	runtime runtimeStats
 	cpu     map[string]cpuSample // by container id, pod UID or cgroup
 }
 
-// New returns a provider that has not looked at anything yet. The error names
-// every problem with the config.
+// New returns a Provider that has measured nothing yet. The error reports every problem with
+// cfg.
 func New(cfg Config) (*Provider, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("stats: invalid config: %w", err)
@@ -57,19 +56,18 @@ func New(cfg Config) (*Provider, error) {
 	return p, nil
 }
 
-// Run refreshes at once and then every Period, until ctx is done; it returns nil
-// then. What went wrong is logged, told to the Observer, and tried again.
+// Run refreshes at once and then every Period until ctx is done, and returns nil then. Errors
+// are logged and passed to the Observer, and the refresh is retried.
 func (p *Provider) Run(ctx context.Context) error {
 	return p.loop.Run(ctx, func(ctx context.Context) time.Duration {
 		if _, err := p.Refresh(ctx); err != nil && ctx.Err() == nil {
-			p.cfg.Logger.WarnContext(ctx, "not all statistics could be refreshed", "err", err)
+			p.cfg.Logger.WarnContext(ctx, "could not refresh all statistics, will retry", "err", err)
 		}
 		return p.cfg.Period
 	})
 }
 
-// Close closes the files that are kept open. A provider that is used again opens
-// them again.
+// Close closes the open files. A provider that is used afterwards opens them again.
 func (p *Provider) Close() error {
 	p.node.close()
 	p.refreshing <- struct{}{}
@@ -81,29 +79,28 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// callTimeout bounds each call of the runtime, in real time: a hung one must not keep
-// the disks from being measured.
+// callTimeout is the timeout of each runtime call, in real time.
 const callTimeout = 10 * time.Second
 
-// Refreshed says what a refresh did.
+// Refreshed is the result of a refresh.
 type Refreshed struct {
-	// Entries is how many files and folders were looked at, and Quotas of how many
-	// folders a project quota told instead what is in them.
+	// Entries is the number of examined files and folders, and Quotas the number of folders
+	// whose usage came from a project quota instead.
 	Entries, Quotas int
-	// Pods is of how many pods the disk usage was completed, and Waiting of how
-	// many it is not complete yet.
+	// Pods is the number of pods whose disk usage was completed, and Waiting the number of pods
+	// whose disk usage is not complete yet.
 	Pods, Waiting int
 }
 
-// Refresh looks at all that takes longer than a moment: which filesystems there
-// are, what the runtime says about containers, and what volumes and logs take,
-// WalkEntries files at a time. Node, Pods and Summary use what it has found. It
-// measures every pod that has a folder in NodePath or LogPath, whether it was ever asked
-// for or not: the figures are there when Pods is first called with it. Those of a pod
-// whose folders are gone are forgotten. One
-// refresh runs at a time; a second one waits until the first has ended or its own
-// ctx is done. What fails is in the error, and what was known of it before stays,
-// with the time at which it was measured.
+// Refresh does the slow measurements: it finds the filesystems, gets the runtime's statistics
+// of containers, and measures volumes and logs, at most WalkEntries files per call. Node, Pods
+// and Summary use the results. It measures every pod with a folder in NodePath or LogPath, so
+// that the figures exist when Pods is first called with the pod, and deletes the figures of
+// pods without folders.
+//
+// One refresh runs at a time; a second call waits until the first has returned or its own ctx
+// is done. The error reports what failed; previous figures of failed parts are kept with their
+// old times.
 func (p *Provider) Refresh(ctx context.Context) (r Refreshed, err error) {
 	select {
 	case p.refreshing <- struct{}{}:
@@ -111,7 +108,7 @@ func (p *Provider) Refresh(ctx context.Context) (r Refreshed, err error) {
 		return r, ctx.Err()
 	}
 	defer func() { <-p.refreshing }()
-	err = p.refreshDisk(ctx, &r) // first, for it waits for nobody
+	err = p.refreshDisk(ctx, &r) // first, because it depends on no other process
 	err = errors.Join(p.refreshNode(ctx), p.refreshRuntime(ctx), err)
 	p.forgetSamples()
 	p.cfg.Observer.Refreshed(r, err)

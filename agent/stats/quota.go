@@ -10,33 +10,31 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// A project is what a filesystem counts together: all that carries its number.
+// project is a project of a filesystem: all files with the same project number.
 type project struct {
 	dev uint64
-	id  uint32 // 0 is everything that has no project
+	id  uint32 // 0 means no project
 }
 
-// A quotaReader asks a filesystem about its projects.
+// quotaReader reads projects and their usage from a filesystem.
 type quotaReader interface {
-	// project returns a folder's project, and whether it passes it on to all that
-	// is made in it.
+	// project returns a folder's project, and whether new files in the folder inherit it.
 	project(dir string) (p project, inherited bool, err error)
-	// used returns what the project of that number takes on the filesystem of a
-	// folder.
+	// used returns the usage of a project on the filesystem of a folder.
 	used(dir string, id uint32) (bytes, inodes uint64, err error)
 }
 
-// quotas tells what folders take that are projects of their own, without a walk.
-// All folders are to be noted before the first one is measured: a project that
-// several of them have tells nothing of each.
+// quotas returns the usage of folders that have their own project, without a walk. All folders
+// must be recorded before the first one is measured: a project of several folders does not have
+// the usage of each.
 type quotas struct {
-	kernel quotaReader
-	owners map[project]map[string]types.UID // by folder
-	told   int                              // how often usage did
+	kernel   quotaReader
+	owners   map[project]map[string]types.UID // pod UIDs by folder
+	measured int                              // number of folders measured by usage
 }
 
-// note keeps in mind that a folder of a pod has a project, if it has one.
-func (q *quotas) note(uid types.UID, dir string) {
+// record records the project of a pod's folder, if it has one.
+func (q *quotas) record(uid types.UID, dir string) {
 	p, ok := q.own(dir)
 	if !ok {
 		return
@@ -47,8 +45,8 @@ func (q *quotas) note(uid types.UID, dir string) {
 	q.owners[p][dir] = uid
 }
 
-// own returns the project of a folder that is the uppermost one of it: what is
-// inherited counts what is beside the folder, too.
+// own returns the project of a folder, and false if the folder is not the top folder of the
+// project: an inherited project also counts files outside the folder.
 func (q *quotas) own(dir string) (project, bool) {
 	p, inherited, err := q.kernel.project(dir)
 	if err != nil || p.id == 0 || !inherited {
@@ -58,8 +56,8 @@ func (q *quotas) own(dir string) (project, bool) {
 	return p, err == nil && above != p
 }
 
-// usage returns what a folder takes with all below it, if a project says so that it
-// has for itself.
+// usage returns the usage of a folder and everything below it, if the folder has its own
+// project.
 func (q *quotas) usage(dir string, now time.Time) (u eviction.DiskUsage, ok bool) {
 	p, ok := q.own(dir)
 	if !ok {
@@ -72,18 +70,18 @@ func (q *quotas) usage(dir string, now time.Time) (u eviction.DiskUsage, ok bool
 		if its, has := q.own(other); has && its == p {
 			return u, false
 		}
-		delete(q.owners[p], other) // numbers are given again when a folder is gone
+		delete(q.owners[p], other) // project numbers are reused after a folder was removed
 	}
 	bytes, inodes, err := q.kernel.used(dir, p.id)
-	if err != nil || inodes == 0 { // nothing is counted, or the folder would be
+	if err != nil || inodes == 0 { // quota accounting is off, or the folder itself would be counted
 		return u, false
 	}
-	q.told++
+	q.measured++
 	return eviction.DiskUsage{Bytes: usage(known(bytes), now), Inodes: usage(known(inodes), now)}, true
 }
 
-// keep forgets the folders of other pods than these.
-func (q *quotas) keep(present func(types.UID) bool) {
+// retain deletes the folders of pods for which present returns false.
+func (q *quotas) retain(present func(types.UID) bool) {
 	for p, owners := range q.owners {
 		maps.DeleteFunc(owners, func(_ string, uid types.UID) bool { return !present(uid) })
 		if len(owners) == 0 {

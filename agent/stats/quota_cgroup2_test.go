@@ -17,9 +17,9 @@ import (
 	"github.com/kubeparts/kubeparts/agent/stats"
 )
 
-// TestCgroup2ProjectQuotas has volumes and logs on ext4 with project quotas, as the
-// kubelet makes them with LocalStorageCapacityIsolationFSQuotaMonitoring: what the
-// quotas say is what a walk finds, and nothing is walked over.
+// TestCgroup2ProjectQuotas has volumes and logs on ext4 with project quotas, as the kubelet
+// creates them with LocalStorageCapacityIsolationFSQuotaMonitoring: the quotas have the same
+// figures as a walk, and nothing is walked over.
 func TestCgroup2ProjectQuotas(t *testing.T) {
 	lab(t)
 	const (

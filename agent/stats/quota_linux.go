@@ -7,8 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelQuotas are the project quotas of ext4 and XFS, and whatever else answers the
-// same calls.
+// kernelQuotas reads project quotas of ext4, XFS, and other filesystems with the same calls.
 type kernelQuotas struct{}
 
 // fsxattr is struct fsxattr of linux/fs.h.
@@ -27,14 +26,14 @@ type dqblk struct {
 }
 
 const (
-	// getXattr is FS_IOC_FSGETXATTR, _IOR('X', 31, struct fsxattr). How a number
-	// says that it reads depends on the architecture.
+	// getXattr is FS_IOC_FSGETXATTR, _IOR('X', 31, struct fsxattr). The encoding of the
+	// direction depends on the architecture.
 	getXattr = unix.FS_IOC_GETFLAGS&0xe000_0000 | 28<<16 | 'X'<<8 | 31
 	// inheritProject is FS_XFLAG_PROJINHERIT.
 	inheritProject = 0x200
 	// getProjectQuota is QCMD(Q_GETQUOTA, PRJQUOTA).
 	getProjectQuota = 0x800007<<8 | 2
-	// haveUsage is QIF_SPACE and QIF_INODES of what is valid in an answer.
+	// haveUsage is QIF_SPACE and QIF_INODES, the valid fields of a response.
 	haveUsage = 2 | 8
 )
 
@@ -55,8 +54,8 @@ func (kernelQuotas) project(dir string) (p project, inherited bool, err error) {
 	return project{s.Dev, x.projid}, x.xflags&inheritProject != 0, nil
 }
 
-// used needs Linux 5.14 and CAP_SYS_ADMIN. The older call wants the filesystem's
-// device, which an agent in a container does not have.
+// used requires Linux 5.14 and CAP_SYS_ADMIN. The older call needs the filesystem's device
+// file, which an agent in a container does not have.
 func (kernelQuotas) used(dir string, id uint32) (bytes, inodes uint64, err error) {
 	fd, err := openDir(dir, unix.O_PATH)
 	if err != nil {

@@ -40,7 +40,7 @@ func (f *fakeQuotas) used(_ string, id uint32) (bytes, inodes uint64, err error)
 	return f.bytes[id], f.inodes[id], f.failing
 }
 
-func TestAProjectTellsOfTheFolderThatHasItAlone(t *testing.T) {
+func TestQuotas_SharedProjectIsNotUsed(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		ids   map[string]uint32
@@ -58,8 +58,8 @@ func TestAProjectTellsOfTheFolderThatHasItAlone(t *testing.T) {
 	} {
 		k := &fakeQuotas{ids: tt.ids, alone: map[string]bool{tt.alone: true}, bytes: map[uint32]uint64{5: 4096}, inodes: map[uint32]uint64{5: 3}}
 		q := quotas{kernel: k, owners: map[project]map[string]types.UID{}}
-		q.note("a", "/p/a")
-		q.note("b", "/p/b")
+		q.record("a", "/p/a")
+		q.record("b", "/p/b")
 		now := time.Unix(9, 0)
 		u, ok := q.usage("/p/a", now)
 		require.Equal(t, tt.want, ok, name)
@@ -72,30 +72,30 @@ func TestAProjectTellsOfTheFolderThatHasItAlone(t *testing.T) {
 	}
 }
 
-// A number that is free is given again. Who had it before does not count, still there
+// A free project number is reused. Its previous folder does not count, whether it still exists
 // or not.
-func TestAProjectsNumberIsGivenAgain(t *testing.T) {
+func TestQuotas_ProjectNumberIsReused(t *testing.T) {
 	t.Parallel()
 	k := &fakeQuotas{ids: map[string]uint32{"/p/old": 5}, bytes: map[uint32]uint64{5: 1}, inodes: map[uint32]uint64{5: 1}}
 	q := quotas{kernel: k, owners: map[project]map[string]types.UID{}}
-	q.note("old", "/p/old")
+	q.record("old", "/p/old")
 	k.ids = map[string]uint32{"/p/new": 5}
-	q.note("new", "/p/new")
+	q.record("new", "/p/new")
 	_, ok := q.usage("/p/new", time.Unix(9, 0))
 	require.True(t, ok)
 	_, ok = q.usage("/p/old", time.Unix(9, 0))
 	require.False(t, ok)
-	q.keep(func(uid types.UID) bool { return uid == "new" })
+	q.retain(func(uid types.UID) bool { return uid == "new" })
 	require.Len(t, q.owners, 1)
-	q.keep(func(types.UID) bool { return false })
+	q.retain(func(types.UID) bool { return false })
 	require.Empty(t, q.owners)
-	q.note("x", "/p/unknown")
+	q.record("x", "/p/unknown")
 	require.Empty(t, q.owners)
 }
 
-// A hundred folders have quotas, and the files in them are not looked at; what a pod
-// could have given another project is walked over.
-func TestQuotasReplaceWalks(t *testing.T) {
+// A hundred folders have quotas, and their files are not examined. Folders whose project the
+// pod could have changed are walked over.
+func TestQuotas_ReplaceWalks(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	k := &fakeQuotas{ids: map[string]uint32{}, bytes: map[uint32]uint64{}, inodes: map[uint32]uint64{}}

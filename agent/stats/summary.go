@@ -18,15 +18,14 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// Summary measures the node and the given pods: what the kubelet serves as
-// /stats/summary, which metrics-server and kubectl top read. Nil pods are left out.
-// It asks the runtime now; disk usage is what the last
-// refresh has found. What can't be measured is nil in it, and the error says why
-// as far as that is unexpected; there is a summary all the same. The rate
-// usageNanoCores takes two samples, at least a second apart: refreshes count too.
+// Summary measures the node and the given pods. It returns what the kubelet serves as
+// /stats/summary, for metrics-server and kubectl top. Nil pods are skipped. It calls the
+// runtime now; disk usage is that of the last refresh. Figures that can't be measured are nil,
+// and the error describes unexpected causes; the summary is returned nevertheless. The rate
+// usageNanoCores needs two samples at least a second apart; refreshes also take samples.
 //
-// The memory that the node has available is that of the Estimator, which is what
-// eviction acts on; its working set is the root cgroup's.
+// The node's available memory is that of the Estimator, which eviction uses; its working set is
+// that of the root cgroup.
 func (p *Provider) Summary(ctx context.Context, pods []*corev1.Pod) (*statsapi.Summary, error) {
 	node, errNode := p.node.measure(nil)
 	memoryAvailable := observed(node, eviction.MemoryAvailable)
@@ -55,10 +54,10 @@ func observed(node eviction.NodeStats, signal eviction.Signal) value {
 	return value{}
 }
 
-// sandboxStats asks the runtime about pods as a whole, for what only it knows:
-// their networks. Of several sandboxes of a pod the last one counts. A runtime may
-// refuse the whole list for one sandbox that has no cgroup: each pod is asked about
-// by itself then, and the error is about those that still have no answer.
+// sandboxStats gets the runtime's statistics of pods, for their network figures. If a pod has
+// several sandboxes, the last one is used. A runtime may refuse the whole list because of one
+// sandbox without a cgroup; then each pod is requested separately, and the error is returned if
+// one of them still fails.
 func (p *Provider) sandboxStats(ctx context.Context, pods []*corev1.Pod) (map[types.UID]*runtimeapi.LinuxPodSandboxStats, error) {
 	if p.cfg.Runtime == nil {
 		return nil, nil
@@ -89,12 +88,12 @@ func (p *Provider) sandboxStats(ctx context.Context, pods []*corev1.Pod) (map[ty
 		byPod[uid] = s.GetLinux()
 	}
 	if err != nil {
-		err = fmt.Errorf("pod sandbox stats: %w", err)
+		err = fmt.Errorf("list pod sandbox stats: %w", err)
 	}
 	return byPod, err
 }
 
-// A summarizer makes one summary.
+// summarizer creates one summary.
 type summarizer struct {
 	p      *Provider
 	reader cgroupReader
@@ -136,7 +135,7 @@ func (s *summarizer) filesystems(n *statsapi.NodeStats) {
 	measure := func(path string) (*fsUsage, *statsapi.FsStats) {
 		u, err := statfs(path)
 		if path == "" || err != nil {
-			return nil, nil // Node has told of the error
+			return nil, nil // the error was returned by Node
 		}
 		return &u, &statsapi.FsStats{
 			Time: s.now, AvailableBytes: u.available.ptr(), CapacityBytes: u.capacity.ptr(), UsedBytes: u.used.ptr(),
@@ -152,7 +151,7 @@ func (s *summarizer) filesystems(n *statsapi.NodeStats) {
 	n.Runtime = &statsapi.RuntimeStats{ImageFs: image, ContainerFs: write}
 }
 
-// setUse puts in what the runtime itself uses, where it says so.
+// setUse sets the runtime's own usage, if it is reported.
 func setUse(fs *statsapi.FsStats, use *runtimeapi.FilesystemUsage) {
 	if fs != nil && use != nil {
 		fs.UsedBytes, fs.InodesUsed = number64(use.GetUsedBytes()), number64(use.GetInodesUsed())
@@ -205,10 +204,10 @@ func (s *summarizer) nodeSwap() *statsapi.SwapStats {
 	}
 }
 
-// nodeNetwork returns the counters of the node's interfaces. The default one is
-// that of the default route.
+// nodeNetwork returns the counters of the node's interfaces. The default interface is that of
+// the default route.
 func (s *summarizer) nodeNetwork() *statsapi.NetworkStats {
-	// "self" leads to the network namespace of the reader.
+	// "self" selects the network namespace of this process.
 	net := filepath.Join(s.p.cfg.ProcRoot, "self", "net")
 	b, err := readFile(filepath.Join(net, "dev"), &s.reader.buf)
 	if err != nil {
@@ -217,7 +216,7 @@ func (s *summarizer) nodeNetwork() *statsapi.NetworkStats {
 	n := &statsapi.NetworkStats{Time: s.now, Interfaces: parseInterfaces(b)}
 	b, err = readFile(filepath.Join(net, "route"), &s.reader.buf)
 	if err != nil {
-		return n // no IPv4: all interfaces, and none is the default
+		return n // no IPv4: there is no default interface
 	}
 	route := parseDefaultRoute(b)
 	for _, i := range n.Interfaces {

@@ -2,9 +2,8 @@ package stats
 
 import "math"
 
-// value is a number that may be unknown, which is not the same as zero: a file
-// that is missing must neither look like a node without memory nor like a pod
-// that uses none.
+// value is a number that may be unknown. Unknown is not zero: a missing file must neither look
+// like a node without memory nor like a pod that uses none.
 type value struct {
 	n  uint64
 	ok bool
@@ -12,8 +11,8 @@ type value struct {
 
 func known(n uint64) value { return value{n, true} }
 
-// minus saturates at zero: counters are read one after the other and need not
-// agree, and a difference that wraps is 16 EiB of memory (kubernetes#52386).
+// minus saturates at zero. Counters are read one after the other and may be inconsistent, and a
+// wrapped difference would be 16 EiB of memory (kubernetes#52386).
 func (v value) minus(o value) value {
 	if !v.ok || !o.ok {
 		return value{}
@@ -37,7 +36,7 @@ func (v value) times(factor uint64) value {
 	return value{v.n * factor, v.ok}
 }
 
-// or returns v, or o where v is unknown.
+// or returns v, or o if v is unknown.
 func (v value) or(o value) value {
 	if v.ok {
 		return v
@@ -45,7 +44,7 @@ func (v value) or(o value) value {
 	return o
 }
 
-// least returns the smaller of the two that are known.
+// least returns the smaller of the known values.
 func (v value) least(o value) value {
 	if v.ok && o.ok {
 		return known(min(v.n, o.n))
@@ -53,7 +52,7 @@ func (v value) least(o value) value {
 	return v.or(o)
 }
 
-// ptr returns the number as the statistics types have it, nil for unknown.
+// ptr returns the number for the statistics types, nil if it is unknown.
 func (v value) ptr() *uint64 {
 	if !v.ok {
 		return nil

@@ -12,42 +12,42 @@ import (
 )
 
 const (
-	// maxPending bounds what a walk remembers. Who makes more folders than this
-	// beside or in each other is counted up to there, which is enough to be found.
+	// maxPending limits the memory of a walk. Folders beyond this number are not counted, which
+	// is still enough to detect a pod that creates so many.
 	maxPending = 1 << 17
 	walkChunk  = 256
-	// stepsPerLook is how many folders on the way to one cost as much as a file.
-	stepsPerLook = 4
+	// stepsPerFile is the number of path components whose opening costs as much as examining
+	// one file.
+	stepsPerFile = 4
 )
 
-// A walk counts what a folder and all below it take, as du does: blocks, not
-// sizes; a file with several names once; nothing that is mounted there. It can be
-// interrupted after any number of files. Pods write to these folders while it
-// reads them: it opens nothing outside and follows no symbolic link. However deep the
-// folders are, it has two of them open, and a third for a moment.
+// walk counts the disk usage of a folder and everything below it, as du does: blocks instead of
+// sizes, files with several names once, and no other mounted filesystems. It can be interrupted
+// after any number of files. Pods write to these folders meanwhile: it opens nothing outside
+// and follows no symbolic link. It has two folders open at any depth, and a third one briefly.
 type walk struct {
 	root    *os.File // nil for a single file
 	dev     uint64
 	path    []folder            // from the root to dir
-	dir     *os.File            // the one that is read; nil at the end
-	read    bool                // all of it
+	dir     *os.File            // the folder being read; nil at the end
+	read    bool                // dir was read completely
 	pending int                 // folders still to be read, in all of path
-	linked  map[uint64]struct{} // inodes with several names, seen
+	linked  map[uint64]struct{} // counted inodes with several names
 
-	err           error // why something below is not counted
+	err           error // first error; some files are not counted
 	bytes, inodes uint64
-	shares        float64 // of inodes whose names are too many to be remembered
-	remember      int     // maxPending, but for tests
+	shares        float64 // inodes with several names beyond the limit of linked, as fractions
+	remember      int     // maxPending, except in tests
 }
 
-// A folder is one on the way to the one that is read.
+// folder is a folder on the path to the one being read.
 type folder struct {
 	name    string
 	inode   uint64
-	pending []string // folders in it that are still to be read
+	pending []string // subfolders still to be read
 }
 
-// newWalk begins a walk at path, which counts itself.
+// newWalk starts a walk at path. The root is counted.
 func newWalk(path string) (*walk, error) {
 	var s unix.Stat_t
 	if err := unix.Lstat(path, &s); err != nil {
@@ -71,7 +71,7 @@ func newWalk(path string) (*walk, error) {
 	return w, nil
 }
 
-// openFolder opens a folder in another one to read it.
+// openFolder opens a folder relative to another one for reading.
 func openFolder(at int, name string) (*os.File, error) {
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -87,39 +87,39 @@ func (w *walk) count(s *unix.Stat_t) {
 	w.inodes++
 }
 
-// advance looks at about n more files and says at how many it did. With done, the walk
-// is over, and the error is why it has not counted everything. Else the error is ctx's.
-// What vanishes meanwhile is not counted, which is no error.
-func (w *walk) advance(ctx context.Context, n int) (looked int, done bool, err error) {
-	for looked < n {
+// advance examines about n more files and returns the actual number. If done is true, the walk
+// is complete, and the error describes what could not be counted. Otherwise the error is that
+// of ctx. Files that disappear meanwhile are not counted, and are not an error.
+func (w *walk) advance(ctx context.Context, n int) (examined int, done bool, err error) {
+	for examined < n {
 		if err := ctx.Err(); err != nil {
-			return looked, false, err
+			return examined, false, err
 		}
 		switch {
 		case w.dir == nil:
 			w.close()
-			return looked, true, w.err
+			return examined, true, w.err
 		case !w.read:
-			looked += w.look(min(walkChunk, n-looked))
+			examined += w.scan(min(walkChunk, n-examined))
 		case len(w.last().pending) > 0:
 			w.down()
-			looked++
+			examined++
 		default:
-			looked += w.up()
+			examined += w.up()
 		}
 	}
-	return looked, false, nil
+	return examined, false, nil
 }
 
 func (w *walk) last() *folder { return &w.path[len(w.path)-1] }
 
-// look counts about n entries of the open folder and returns how many it looked at.
-func (w *walk) look(n int) (looked int) {
+// scan counts about n entries of the open folder and returns their number.
+func (w *walk) scan(n int) (examined int) {
 	names, err := w.dir.Readdirnames(n)
 	for _, name := range names {
-		w.lookAt(name)
+		w.scanEntry(name)
 	}
-	if err != nil { // the end of the folder, or of what can be read of it
+	if err != nil { // end of the folder, or it can't be read further
 		w.read = true
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -128,8 +128,8 @@ func (w *walk) look(n int) (looked int) {
 	return max(1, len(names))
 }
 
-// lookAt counts an entry of the open folder.
-func (w *walk) lookAt(name string) {
+// scanEntry counts an entry of the open folder.
+func (w *walk) scanEntry(name string) {
 	var s unix.Stat_t
 	if err := unix.Fstatat(int(w.dir.Fd()), name, &s, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		w.miss(&os.PathError{Op: "stat", Path: name, Err: err})
@@ -147,7 +147,7 @@ func (w *walk) lookAt(name string) {
 		if _, seen := w.linked[s.Ino]; seen {
 			return
 		}
-		if len(w.linked) >= w.remember { // each name has its part
+		if len(w.linked) >= w.remember { // count each name as a fraction
 			part := 1 / float64(s.Nlink)
 			w.bytes += uint64(float64(max(s.Blocks, 0)) * 512 * part)
 			w.shares += part
@@ -161,7 +161,7 @@ func (w *walk) lookAt(name string) {
 	w.count(&s)
 }
 
-// down opens the next folder in the open one, if it can be.
+// down opens the next subfolder of the open folder, if possible.
 func (w *walk) down() {
 	last := w.last()
 	name := last.pending[len(last.pending)-1]
@@ -182,8 +182,8 @@ func (w *walk) down() {
 	w.read = false
 }
 
-// up goes back to the folder above the open one, and returns what that costs. A pod may
-// have moved the open one meanwhile, and what is above it now may be anything.
+// up returns to the parent of the open folder and returns the cost. A pod may have moved the
+// open folder meanwhile, so the parent is verified.
 func (w *walk) up() (cost int) {
 	w.path = w.path[:len(w.path)-1]
 	if len(w.path) == 0 {
@@ -201,9 +201,9 @@ func (w *walk) up() (cost int) {
 	return w.reopen()
 }
 
-// reopen goes down from the root to the last folder of path that is still in its place.
+// reopen descends from the root to the last folder of path that is still in its place.
 func (w *walk) reopen() (cost int) {
-	cost = len(w.path)/stepsPerLook + 1
+	cost = len(w.path)/stepsPerFile + 1
 	dir, err := openFolder(int(w.root.Fd()), ".")
 	if err != nil {
 		w.miss(err)
@@ -238,8 +238,7 @@ func (w *walk) open(dir *os.File) {
 	w.dir = dir
 }
 
-// inode returns the number of an open folder; ok is false if it is on another
-// filesystem.
+// inode returns the inode number of an open folder; ok is false if it is on another filesystem.
 func (w *walk) inode(dir *os.File) (inode uint64, ok bool) {
 	var s unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &s); err != nil {
@@ -249,18 +248,17 @@ func (w *walk) inode(dir *os.File) (inode uint64, ok bool) {
 	return s.Ino, s.Dev == w.dev
 }
 
-// miss notes that something could not be counted, unless it is gone or something else
-// has taken its place.
+// miss records that something could not be counted, unless it was removed or replaced.
 func (w *walk) miss(err error) {
 	if w.err == nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
 		w.err = err
 	}
 }
 
-// found returns how many inodes there are.
+// found returns the number of counted inodes.
 func (w *walk) found() uint64 { return w.inodes + uint64(math.Round(w.shares)) }
 
-// close lets go of what is open. The counts stay.
+// close closes the open folders. The counts are kept.
 func (w *walk) close() {
 	w.open(nil)
 	if w.root != nil {

@@ -25,8 +25,8 @@ func nest(t *testing.T, dir string, depth int) {
 	require.NoError(t, unix.Close(fd))
 }
 
-// TestWalk_OfDeepFolders has a pod with 5,000 folders in each other, and an agent that
-// can open five files more. It is not parallel, for that is a limit of the process.
+// TestWalk_OfDeepFolders has a pod with 5,000 nested folders, and an agent that can open only
+// five more files. It is not parallel, because that limit applies to the whole process.
 func TestWalk_OfDeepFolders(t *testing.T) {
 	const depth = 5000
 	cfg := live(t, "v2-systemd")
@@ -49,8 +49,8 @@ func TestWalk_OfDeepFolders(t *testing.T) {
 	require.EqualValues(t, depth+2, podsOf(t, p)[burstable].Volumes[0].Inodes.Value)
 }
 
-// TestWalk_OfFoldersThatAreMoved moves a folder at each moment of a walk: what stays is
-// counted, and nothing outside is. What is moved on may count twice, as with du.
+// TestWalk_OfFoldersThatAreMoved moves a folder at each moment of a walk: folders that stay are
+// counted, and nothing outside is. A moved folder may count twice, as with du.
 func TestWalk_OfFoldersThatAreMoved(t *testing.T) {
 	t.Parallel()
 	for looks := range 25 {

@@ -8,11 +8,11 @@ import (
 	"fmt"
 )
 
-// A walk counts what a folder takes, where it can: see the one for Linux.
+// walk is only supported on Linux.
 type walk struct{ bytes, inodes uint64 }
 
 func newWalk(path string) (*walk, error) {
-	return nil, fmt.Errorf("%s: not on this system: %w", path, errors.ErrUnsupported)
+	return nil, fmt.Errorf("%s: not supported on this operating system: %w", path, errors.ErrUnsupported)
 }
 
 func (*walk) advance(context.Context, int) (int, bool, error) { return 0, true, nil }

@@ -14,15 +14,14 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// Watch implements [eviction.Waker] with what the kernel offers: pressure triggers
-// for the node and for all pods together, on cgroup version 2 the events of the
-// pods' cgroup, and on version 1, if UsageEvents asks for it, its thresholds. It
-// waits in one poll on the caller's goroutine. Levels may be nil; it is called every
-// 10 s for the thresholds.
+// Watch implements [eviction.Waker] with kernel events: pressure triggers for the node and for
+// all pods together; on cgroup version 2 the events of the pods' cgroup, and on version 1 its
+// thresholds if UsageEvents is set. It waits in one poll on the caller's goroutine. levels
+// returns the thresholds and is called every 10 s; it may be nil.
 //
-// Watch returns nil when ctx is done, and an error when there is nothing to watch or
-// the pods' cgroup is gone, which is not pressure although it polls like it; the
-// caller calls again. What comes up meanwhile is watched 10 s later at most.
+// Watch returns nil when ctx is done. It returns an error if there is nothing to watch, or if
+// the pods' cgroup was removed, which poll reports like pressure; the caller then calls it
+// again. New sources are watched within 10 s.
 func (p *Provider) Watch(ctx context.Context, levels func() []eviction.Level, wake func(reason string)) (err error) {
 	w := &watch{p: p, levels: levels}
 	defer w.close()
@@ -34,7 +33,7 @@ func (p *Provider) Watch(ctx context.Context, levels func() []eviction.Level, wa
 	stopped := make(chan struct{})
 	cancelStop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
-		_, _ = unix.Write(stop, binary.NativeEndian.AppendUint64(nil, 1)) // can't be full
+		_, _ = unix.Write(stop, binary.NativeEndian.AppendUint64(nil, 1)) // the counter can't overflow
 	})
 	defer func() {
 		if !cancelStop() {
@@ -44,7 +43,7 @@ func (p *Provider) Watch(ctx context.Context, levels func() []eviction.Level, wa
 	if err := w.arm(); len(w.sources) == 1 {
 		return fmt.Errorf("watch: nothing to watch: %w", err)
 	}
-	w.tell()
+	w.reportSources()
 	for {
 		reason, err := w.wait()
 		switch {
@@ -58,17 +57,17 @@ func (p *Provider) Watch(ctx context.Context, levels func() []eviction.Level, wa
 	}
 }
 
-// A source is something to poll.
+// source is a file descriptor to poll.
 type source struct {
 	name, reason string
 	fd           int
 	events       int16
-	drain        bool // it has to be read, or it stays ready
-	usage        bool // it has to be armed anew from time to time
-	cgroup       bool // it ends with its cgroup
+	drain        bool // must be read, or it stays ready
+	usage        bool // must be armed again periodically
+	cgroup       bool // becomes invalid when its cgroup is removed
 }
 
-// A watch is one call of Watch. The first source ends it.
+// watch is the state of one call of Watch. The first source ends it.
 type watch struct {
 	p       *Provider
 	levels  func() []eviction.Level
@@ -82,7 +81,7 @@ func (w *watch) close() {
 	}
 }
 
-func (w *watch) tell() {
+func (w *watch) reportSources() {
 	names := make([]string, 0, len(w.sources))
 	for _, s := range w.sources[1:] {
 		names = append(names, s.name)
@@ -90,7 +89,7 @@ func (w *watch) tell() {
 	w.p.cfg.Observer.Watching(names)
 }
 
-// has says whether there is such a source.
+// has reports whether a source exists.
 func (w *watch) has(name string) bool {
 	for _, s := range w.sources {
 		if s.name == name {
@@ -100,7 +99,7 @@ func (w *watch) has(name string) bool {
 	return false
 }
 
-// open adds a source unless it is there.
+// open adds a source unless it exists.
 func (w *watch) open(s source, open func() (int, error)) error {
 	if w.has(s.name) {
 		return nil
@@ -114,8 +113,8 @@ func (w *watch) open(s source, open func() (int, error)) error {
 	return nil
 }
 
-// arm adds all sources that can be had and are not there. The error tells of those
-// that can't.
+// arm adds all available sources that do not exist yet. The error describes the unavailable
+// ones.
 func (w *watch) arm() error {
 	cfg := w.p.cfg
 	trigger := pressureTrigger{cfg.Stall, cfg.StallWindow}
@@ -128,8 +127,8 @@ func (w *watch) arm() error {
 	pods := h.findPods(cfg.PodsCgroup)
 	if h.v2 && pods != "" {
 		errs = append(errs, pressure(h.file("memory", pods, "memory.pressure"), "a pod", true))
-		// The local events are of the pods' common limit alone; the others are of
-		// each container's own, which is nobody else's trouble. Linux 5.2.
+		// The local events only concern the pods' common limit. The other events include each
+		// container's own limit, which does not affect the node. Linux 5.2.
 		events := h.file("memory", pods, "memory.events.local")
 		if !exists(events) {
 			events = h.file("memory", pods, "memory.events")
@@ -143,7 +142,7 @@ func (w *watch) arm() error {
 	return errors.Join(errs...)
 }
 
-// armUsage sets the thresholds of version 1 anew.
+// armUsage replaces the thresholds of version 1.
 func (w *watch) armUsage(h hierarchy, pods string) error {
 	kept := w.sources[:0]
 	for _, s := range w.sources {
@@ -157,7 +156,7 @@ func (w *watch) armUsage(h hierarchy, pods string) error {
 	if w.levels == nil {
 		return nil
 	}
-	node, _ := w.p.node.measure(nil) // what is not there is not armed
+	node, _ := w.p.node.measure(nil) // unknown signals are not armed
 	levels := w.levels()
 	var errs []error
 	for _, c := range []struct {
@@ -172,7 +171,7 @@ func (w *watch) armUsage(h hierarchy, pods string) error {
 		used := r.number("memory", c.cgroup, h.memoryNames().usage)
 		level := usageLevel(used, observed(node, c.signal), threshold)
 		if !level.ok {
-			continue // below it already: whoever polls knows
+			continue // already below the threshold, which polling detects
 		}
 		dir := h.file("memory", c.cgroup, "")
 		s := source{
@@ -184,8 +183,8 @@ func (w *watch) armUsage(h hierarchy, pods string) error {
 	return errors.Join(errs...)
 }
 
-// wait waits for one source, or until it is time to arm anew, and returns the
-// reason for a wake-up, if that is one.
+// wait waits for an event or until it is time to arm again. It returns the reason for a
+// wake-up, empty without one.
 func (w *watch) wait() (reason string, err error) {
 	w.polls = w.polls[:0]
 	for _, s := range w.sources {
@@ -199,9 +198,9 @@ func (w *watch) wait() (reason string, err error) {
 		return "", fmt.Errorf("poll: %w", err)
 	case n == 0:
 		before := len(w.sources)
-		_ = w.arm() // what can't be had now may be later
+		_ = w.arm() // unavailable sources may become available later
 		if len(w.sources) != before {
-			w.tell()
+			w.reportSources()
 		}
 		return "", nil
 	}
@@ -210,13 +209,13 @@ func (w *watch) wait() (reason string, err error) {
 		if polled.Revents == 0 {
 			continue
 		}
-		// A trigger whose cgroup was removed says POLLERR|POLLPRI for ever.
+		// A trigger whose cgroup was removed returns POLLERR|POLLPRI forever.
 		if polled.Revents&(unix.POLLERR|unix.POLLNVAL|unix.POLLHUP) != 0 || s.cgroup && !exists(s.name) {
-			return "", fmt.Errorf("%s is gone", s.name)
+			return "", fmt.Errorf("%s was removed", s.name)
 		}
 		if s.drain {
 			var events [4096]byte
-			_, _ = unix.Read(s.fd, events[:]) // what they say is looked up
+			_, _ = unix.Read(s.fd, events[:]) // the content does not matter
 		}
 		if s.reason != "" {
 			reason = s.reason
@@ -225,8 +224,7 @@ func (w *watch) wait() (reason string, err error) {
 	return reason, nil
 }
 
-// openTrigger asks for a trigger at a pressure file, or for the one that somebody
-// without privileges may have.
+// openTrigger opens a trigger on a pressure file, with the unprivileged variant as a fallback.
 func openTrigger(path string, t pressureTrigger) (int, error) {
 	fd, err := tryTrigger(path, t)
 	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EPERM) {
@@ -237,8 +235,8 @@ func openTrigger(path string, t pressureTrigger) (int, error) {
 			return fd, nil
 		}
 	}
-	return -1, fmt.Errorf("the kernel refuses a trigger for %v in %v: windows are of %v to %v, "+
-		"and without CAP_SYS_RESOURCE of a multiple of 2s: %w", t.stall, t.window, minWindow, maxWindow, err)
+	return -1, fmt.Errorf("the kernel refuses a trigger for %v in %v: windows must be between %v and %v, "+
+		"and without CAP_SYS_RESOURCE a multiple of 2s: %w", t.stall, t.window, minWindow, maxWindow, err)
 }
 
 func tryTrigger(path string, t pressureTrigger) (int, error) {
@@ -254,7 +252,7 @@ func tryTrigger(path string, t pressureTrigger) (int, error) {
 	return fd, nil
 }
 
-// watchFile asks to be told when a file of the kernel's changes.
+// watchFile opens an inotify watch for changes of a kernel file.
 func watchFile(path string) (int, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -267,8 +265,8 @@ func watchFile(path string) (int, error) {
 	return fd, nil
 }
 
-// usageEvent asks a cgroup of version 1 to be told when what it uses passes a
-// level, in either direction. It ends with its descriptor.
+// usageEvent opens an event of a version 1 cgroup that fires when its usage crosses a level in
+// either direction. It ends when the descriptor is closed.
 func usageEvent(dir string, level uint64) (_ int, err error) {
 	usage, err := os.Open(filepath.Join(dir, "memory.usage_in_bytes"))
 	if err != nil {

@@ -67,11 +67,10 @@ func (w *watched) stop() {
 	require.NoError(w, <-w.ended)
 }
 
-// These tests watch files on a disk in place of the kernel's: they can be armed, and
-// inotify tells of them too. That the kernel's own do what they should is tested on
-// one, see cgroup2_test.go.
+// These tests watch files on a disk instead of kernel files: they can be armed, and inotify
+// reports them too. cgroup2_test.go tests the kernel's own files.
 
-func TestWatchWithoutAnythingToWatch(t *testing.T) {
+func TestWatch_NothingToWatch(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v1-cgroupfs")
 	require.NoError(t, os.RemoveAll(filepath.Join(cfg.ProcRoot, "pressure")))
@@ -80,7 +79,7 @@ func TestWatchWithoutAnythingToWatch(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func TestWatchArmsAndStops(t *testing.T) {
+func TestWatch_ArmsAndStops(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-cgroupfs")
 	pods := filepath.Join(cfg.CgroupRoot, "kubepods")
@@ -99,7 +98,7 @@ func TestWatchArmsAndStops(t *testing.T) {
 	w.stop()
 }
 
-func TestWatchOlderKernelsEvents(t *testing.T) {
+func TestWatch_EventsOfOlderKernels(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
 	write(t, "max 0\n", cfg.CgroupRoot, "kubepods.slice", "memory.events")
@@ -108,7 +107,7 @@ func TestWatchOlderKernelsEvents(t *testing.T) {
 	w.stop()
 }
 
-func TestWatchEndsWithItsCgroup(t *testing.T) {
+func TestWatch_EndsWithItsCgroup(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-cgroupfs")
 	pods := filepath.Join(cfg.CgroupRoot, "kubepods")
@@ -117,11 +116,11 @@ func TestWatchEndsWithItsCgroup(t *testing.T) {
 	<-w.sources
 	require.NoError(t, os.RemoveAll(pods))
 	err := <-w.ended
-	require.ErrorContains(t, err, "is gone")
+	require.ErrorContains(t, err, "was removed")
 	require.Empty(t, w.reasons, "that is no pressure")
 }
 
-func TestWatchArmsUsageOnVersion1(t *testing.T) {
+func TestWatch_ArmsUsageOnVersion1(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v1-cgroupfs")
 	memory := filepath.Join(cfg.CgroupRoot, "memory")
@@ -178,9 +177,10 @@ func descriptors(t *testing.T) int {
 	return len(all)
 }
 
-// The level moves with the threshold and with what can be reclaimed: it is asked for anew,
-// and the one before is let go of. Not parallel: it counts the process's descriptors.
-func TestWatchSetsUsageLevelsAnew(t *testing.T) {
+// The level changes with the threshold and with the reclaimable memory: it is set again, and
+// the previous one is closed. Not parallel, because it counts the file descriptors of the
+// process.
+func TestWatch_ResetsUsageLevels(t *testing.T) {
 	const mebi = 1 << 20
 	cfg := live(t, "v1-cgroupfs")
 	cfg.UsageEvents = true

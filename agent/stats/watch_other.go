@@ -10,8 +10,7 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// Watch implements [eviction.Waker] where the kernel offers anything to watch,
-// which is on Linux. Here it says so at once.
+// Watch implements [eviction.Waker]. It is only supported on Linux and returns an error here.
 func (p *Provider) Watch(context.Context, func() []eviction.Level, func(reason string)) error {
-	return fmt.Errorf("watch: not on this system: %w", errors.ErrUnsupported)
+	return fmt.Errorf("watch: not supported on this operating system: %w", errors.ErrUnsupported)
 }

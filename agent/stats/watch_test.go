@@ -9,7 +9,7 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-func TestUnprivilegedTriggersKeepTheirShare(t *testing.T) {
+func TestPressureTrigger_UnprivilegedKeepsTheRatio(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
 	for from, to := range map[pressureTrigger]pressureTrigger{

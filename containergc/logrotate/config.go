@@ -14,92 +14,93 @@ import (
 	"github.com/kubeparts/kubeparts/internal/quantity"
 )
 
-// Runtime is the part of a container runtime that rotation calls, a literal subset
-// of cri.RuntimeService of k8s.io/cri-api. A pass lists the containers once, and not
-// at all with [Config].Running; a container's status is asked for once in its life.
+// Runtime is the part of a container runtime that rotation calls. It is a literal subset
+// of cri.RuntimeService of k8s.io/cri-api. A pass lists the containers once, and not at
+// all with [Config].Running. ContainerStatus is called once in a container's life.
 type Runtime interface {
 	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
 	ContainerStatus(ctx context.Context, containerID string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
 	ReopenContainerLog(ctx context.Context, containerID string) error
 }
 
-// DefaultPodLogs is the kubelet's folder of logs.
+// DefaultPodLogs is the kubelet's log folder.
 const DefaultPodLogs = "/var/log/pods"
 
 // Log is the log of a running container.
 type Log struct {
-	// ContainerID is whose it is.
+	// ContainerID is the ID of the container.
 	ContainerID string
-	// Path is the file that the runtime appends to, as the container's status says.
+	// Path is the absolute path of the file that the runtime appends to, as in the
+	// container's status.
 	Path string
 }
 
-// Policy says when logs are rotated. The zero Policy is the kubelet's.
+// Policy configures when logs are rotated. The zero Policy is the kubelet's.
 type Policy struct {
-	// MaxSizeBytes is the size from which on a log is rotated; see [ParseMaxSize].
-	// Negative: never. Default 10 MiB.
+	// MaxSizeBytes is the size at which a log is rotated; see [ParseMaxSize]. Negative:
+	// never. Default 10 MiB.
 	MaxSizeBytes int64
-	// MaxFiles is how many files there are of one log, that in use included. More
-	// than 1. Default 5.
+	// MaxFiles is the maximum number of files of one log, including the one in use. It
+	// must be more than 1. Default 5.
 	MaxFiles int
-	// Workers is how many logs are rotated at a time. Default 1.
+	// Workers is the maximum number of logs that are rotated at the same time. Default 1.
 	Workers int
-	// Interval is the time from the end of a pass to the next, at least 3s. Default
-	// 10s.
+	// Interval is the time from the end of a pass to the start of the next, at least 3s.
+	// Default 10s.
 	Interval time.Duration
 }
 
 // Config configures a [Rotator].
 type Config struct {
-	// Policy has the settings that programs leave to their users.
+	// Policy has the settings that programs usually expose to their users.
 	Policy
 
 	// Runtime lists containers and reopens logs. Required.
 	Runtime Runtime
-	// Running returns the logs of all running containers, for those who know them
-	// already. Default: Runtime is asked.
+	// Running returns the logs of all running containers, for callers that already know
+	// them. Default: the running containers are listed with Runtime.
 	Running func(context.Context) ([]Log, error)
-	// Owned says whether a container is ours; the logs of others are left alone. Not
-	// used with Running. Default: all are.
+	// Owned reports whether a container is owned by this agent; the logs of others are
+	// ignored. Not used with Running. Default: all are owned.
 	Owned func(*runtimeapi.Container) bool
-	// PodLogs is the folder that the logs are below. Nothing outside of it is
-	// touched, whatever links lie in it. Default [DefaultPodLogs].
+	// PodLogs is the folder that contains the logs. Nothing outside of it is touched,
+	// whatever links are in it. Default [DefaultPodLogs].
 	PodLogs string
-	// CallTimeout bounds each call about one container, in real time even on a fake
+	// CallTimeout limits each call about one container, in real time even with a fake
 	// clock. Default 10s.
 	CallTimeout time.Duration
 	// Clock is the time source. Default the system clock.
 	Clock clock.Clock
 	// Logger receives structured logs. Default: discard.
 	Logger *slog.Logger
-	// Observer receives what metrics and tests want to know. Optional.
+	// Observer receives events for metrics and tests. Optional.
 	Observer Observer
 }
 
-// Observer holds optional callbacks. They must not block or start a pass; Rotated may
-// run on several goroutines at a time.
+// Observer holds optional callbacks. They must not block or start a pass. Rotated may be
+// called concurrently.
 type Observer struct {
-	// Rotated is called after each log that was rotated, or should have been.
+	// Rotated is called after each rotation, successful or not.
 	Rotated func(Rotation)
 	// Checked is called at the end of a pass.
 	Checked func(Result, error)
 }
 
-// Rotation is what became of one log.
+// Rotation is the result of rotating one log.
 type Rotation struct {
 	Log
-	// SizeBytes is how large it was.
+	// SizeBytes is the log's size before the rotation.
 	SizeBytes int64
-	// To is the path below PodLogs that it has now; empty if it was not renamed.
+	// To is its new path below PodLogs, empty if it was not renamed.
 	To string
-	// Took is how long that took, compression of older files included.
+	// Took is how long the rotation took, including compression of older files.
 	Took time.Duration
-	// Err is what went wrong. The log may be rotated all the same, such as when an
-	// older one could not be compressed.
+	// Err is what failed. The log may have been rotated nevertheless, for example if an
+	// older file could not be compressed.
 	Err error
 }
 
-// ParseMaxSize reads a size as in the kubelet's containerLogMaxSize, such as "10Mi".
+// ParseMaxSize parses a size as in the kubelet's containerLogMaxSize, such as "10Mi".
 func ParseMaxSize(size string) (int64, error) {
 	q, err := quantity.Parse(size)
 	if err != nil {
@@ -112,8 +113,8 @@ func ParseMaxSize(size string) (int64, error) {
 	return n, nil
 }
 
-// Validate reports every problem with c, joined, in the kubelet's words where it has
-// some.
+// Validate returns every problem with c, joined, with the kubelet's messages where it has
+// one.
 func (c Config) Validate() error {
 	const shortest = 3 * time.Second
 	var errs []error

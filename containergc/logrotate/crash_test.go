@@ -139,16 +139,16 @@ func (w *writer) rotator(clock *testingclock.FakeClock, f func(files) files) *Ro
 	r, err := New(Config{Runtime: w, PodLogs: w.root(), Policy: Policy{MaxSizeBytes: 50, MaxFiles: 100}, Clock: clock})
 	require.NoError(w.t, err)
 	if f != nil {
-		r.over = func(root *os.Root) files { return f(rootFiles{root}) }
+		r.openFiles = func(root *os.Root) files { return f(rootFiles{root}) }
 	}
 	return r
 }
 
 var errCrash = errors.New("the process is no more")
 
-// crash lets so many operations through, ends the process, and has the container
-// write at each of them. The last operation may take place or not, and if it writes,
-// by half.
+// crash allows a number of operations, simulates the end of the process, and lets the
+// container write at each operation. The last operation may happen or not, and a write may
+// be incomplete.
 type crash struct {
 	files
 	w     *writer
@@ -156,7 +156,7 @@ type crash struct {
 	after bool
 }
 
-// step runs an operation unless the process has ended.
+// step runs an operation unless the simulated process has ended.
 func (c crash) step(do func() error) error {
 	c.w.write(1)
 	switch {
@@ -239,9 +239,9 @@ func (f crashFile) Close() error {
 	return errors.Join(f.c.step(func() error { return nil }), f.newFile.Close())
 }
 
-// TestNoLineIsLostWhereverTheProcessEnds ends a rotation at each of its operations,
-// and has a new process go on, twice as far as to have compressed all.
-func TestNoLineIsLostWhereverTheProcessEnds(t *testing.T) {
+// TestRotate_NoLineIsLostWhereverTheProcessEnds ends the process at each operation of a
+// rotation, and lets a new process continue until everything is compressed, twice.
+func TestRotate_NoLineIsLostWhereverTheProcessEnds(t *testing.T) {
 	for _, refuse := range []string{"", "at once", "file made", "switched"} {
 		t.Run("refuse="+refuse, func(t *testing.T) {
 			for _, after := range []bool{false, true} {
@@ -254,7 +254,7 @@ func TestNoLineIsLostWhereverTheProcessEnds(t *testing.T) {
 	}
 }
 
-// crashAt says whether the process ended before it was through.
+// crashAt reports whether the process ended before the rotation was complete.
 func crashAt(t *testing.T, n int, after bool, refuse string) bool {
 	t.Helper()
 	w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
@@ -287,8 +287,8 @@ func crashAt(t *testing.T, n int, after bool, refuse string) bool {
 	return ended
 }
 
-// TestNoLineIsLostUnderAWriterThatNeverStops rotates as fast as it can meanwhile.
-func TestNoLineIsLostUnderAWriterThatNeverStops(t *testing.T) {
+// TestRotate_NoLineIsLostWithABusyWriter rotates as fast as possible while the container writes.
+func TestRotate_NoLineIsLostWithABusyWriter(t *testing.T) {
 	w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	r := w.rotator(clock, nil)
 	done := make(chan struct{})
@@ -314,13 +314,13 @@ func TestNoLineIsLostUnderAWriterThatNeverStops(t *testing.T) {
 	w.requireAll()
 }
 
-// TestFullDiskStopsCompressionOnly fails every write to a new file.
-func TestFullDiskStopsCompressionOnly(t *testing.T) {
+// TestRotate_FullDiskStopsOnlyCompression fails every write to a new file.
+func TestRotate_FullDiskStopsOnlyCompression(t *testing.T) {
 	w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	r, err := New(Config{Runtime: w, PodLogs: w.root(), Policy: Policy{MaxSizeBytes: 50, MaxFiles: 3}, Clock: clock})
 	require.NoError(t, err)
 	full := true
-	r.over = func(root *os.Root) files { return fullDisk{rootFiles{root}, &full} }
+	r.openFiles = func(root *os.Root) files { return fullDisk{rootFiles{root}, &full} }
 	for range 6 {
 		w.write(10)
 		res, err := r.Rotate(t.Context())
@@ -366,12 +366,12 @@ type fullFile struct{ newFile }
 
 func (f fullFile) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
-// noLinks is a filesystem without links.
+// noLinks is a filesystem without hard links.
 type noLinks struct{ files }
 
 func (noLinks) link(string, string) error { return errors.ErrUnsupported }
 
-func TestLogGetsItsNameBackWithoutLinksToo(t *testing.T) {
+func TestRotate_LogGetsItsNameBackWithoutHardLinks(t *testing.T) {
 	for _, refuse := range []string{"at once", "file made", "switched"} {
 		t.Run(refuse, func(t *testing.T) {
 			w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
@@ -380,7 +380,7 @@ func TestLogGetsItsNameBackWithoutLinksToo(t *testing.T) {
 			w.refuse = refuse
 			_, err := r.Rotate(t.Context())
 			require.ErrorContains(t, err, "reopen log")
-			require.Equal(t, refuse != "at once", errors.Is(err, errHalf))
+			require.Equal(t, refuse != "at once", errors.Is(err, errNotReopened))
 			w.write(10)
 			w.requireAll()
 			w.refuse = ""
@@ -393,15 +393,15 @@ func TestLogGetsItsNameBackWithoutLinksToo(t *testing.T) {
 	}
 }
 
-// TestHalfARotationIsFinished: the runtime has made the new file and still writes to
-// the old one.
-func TestHalfARotationIsFinished(t *testing.T) {
+// TestRotate_InterruptedRotationIsCompleted: the runtime has created the new file and still
+// writes to the old one.
+func TestRotate_InterruptedRotationIsCompleted(t *testing.T) {
 	w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	r := w.rotator(clock, nil)
 	w.write(10)
 	w.refuse = "file made"
 	res, err := r.Rotate(t.Context())
-	require.ErrorIs(t, err, errHalf)
+	require.ErrorIs(t, err, errNotReopened)
 	require.Zero(t, res.Rotated)
 	w.refuse = ""
 	clock.Step(time.Minute)
@@ -414,8 +414,8 @@ func TestHalfARotationIsFinished(t *testing.T) {
 	w.requireAll()
 }
 
-// TestTwoNamesOfOneFileAreOne: the process ended while the log got its name back.
-func TestTwoNamesOfOneFileAreOne(t *testing.T) {
+// TestRotate_SecondNameOfTheLogIsRemoved: the process ended while the log got its name back.
+func TestRotate_SecondNameOfTheLogIsRemoved(t *testing.T) {
 	w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	w.write(10)
 	require.NoError(t, os.Link(w.path, w.path+".20260102-030400"))
@@ -424,7 +424,7 @@ func TestTwoNamesOfOneFileAreOne(t *testing.T) {
 	w.requireAll()
 }
 
-// noted are files that tell what is done, in order.
+// noted are files that record the operations, in order.
 type noted struct {
 	files
 	note func(string)
@@ -460,8 +460,8 @@ func (n notedFile) Sync() error {
 	return n.newFile.Sync()
 }
 
-// TestACompressedFileIsOnTheDiskBeforeTheOldOneGoes: a machine may lose power, too.
-func TestACompressedFileIsOnTheDiskBeforeTheOldOneGoes(t *testing.T) {
+// TestRotate_SyncsBeforeRemovingTheOriginal: a machine may lose power.
+func TestRotate_SyncsBeforeRemovingTheOriginal(t *testing.T) {
 	w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	var done []string
 	r := w.rotator(clock, func(f files) files { return noted{f, func(what string) { done = append(done, what) }} })
@@ -479,8 +479,8 @@ func TestACompressedFileIsOnTheDiskBeforeTheOldOneGoes(t *testing.T) {
 	w.requireAll()
 }
 
-// TestARotationThatHasBegunIsNotCutOff between the new name and the new file.
-func TestARotationThatHasBegunIsNotCutOff(t *testing.T) {
+// TestRotate_StartedRotationIgnoresCancellation between the rename and the new file.
+func TestRotate_StartedRotationIgnoresCancellation(t *testing.T) {
 	w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	ctx, cancel := context.WithCancel(t.Context())
 	r := w.rotator(clock, func(f files) files { return noted{f, func(string) { cancel() }} })

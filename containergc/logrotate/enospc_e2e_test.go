@@ -15,7 +15,7 @@ import (
 )
 
 // TestE2EFullTmpfs rotates on a disk without a free byte: logs keep being rotated, there
-// are never more files than allowed, and the oldest make room for what is compressed.
+// are never more files than allowed, and removing the oldest frees space for compression.
 func TestE2EFullTmpfs(t *testing.T) {
 	require.Zero(t, os.Geteuid(), "this test mounts a tmpfs: run it as root")
 	root := t.TempDir()

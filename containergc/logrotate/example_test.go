@@ -27,7 +27,7 @@ func (r reopener) ReopenContainerLog(context.Context, string) error {
 	return os.WriteFile(r.path, nil, 0o640)
 }
 
-// A log beyond the limit gets another name.
+// A log over the size limit is renamed.
 func Example() {
 	root, err := os.MkdirTemp("", "logs")
 	if err != nil {

@@ -12,23 +12,23 @@ import (
 	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
-// files are the operations on files that rotation is made of, below one root. A
-// rotation may end after any of them, by a crash, and the next one must find a way
-// on; so tests make each of them the last.
+// files are the file operations of rotation below a root. A rotation may be interrupted
+// after any of them by a crash, and the next rotation must be able to continue; tests
+// therefore stop after each of them.
 type files interface {
-	// lstat does not follow a link.
+	// lstat does not follow links.
 	lstat(name string) (fs.FileInfo, error)
 	list(dir string) ([]string, error)
-	// rename and link work within a folder; link gives a file a second name, which must
-	// be free.
+	// rename and link work within a folder. link gives a file a second name, and fails if
+	// the name exists.
 	rename(from, to string) error
 	link(from, to string) error
 	remove(name string) error
-	// open opens a regular file; create makes one, whose name must be free.
+	// open opens a regular file. create creates a file, and fails if the name exists.
 	open(name string) (io.ReadCloser, error)
 	create(name string, perm fs.FileMode) (newFile, error)
 	setTime(name string, modified time.Time) error
-	// syncDir makes the names in a folder durable.
+	// syncDir syncs the names in a folder to disk.
 	syncDir(dir string) error
 }
 
@@ -38,11 +38,11 @@ type newFile interface {
 	Sync() error
 }
 
-// rootFiles are files below a folder, which they never leave. Containers may be able to
-// write to the folders of their logs: no link is followed.
+// rootFiles implements files below a folder. Containers may be able to write to the
+// folders of their logs, so that no link is followed and the folder is never left.
 type rootFiles struct{ root *os.Root }
 
-// in does something with a file in its folder.
+// in calls do with the opened folder of a file and the name in it.
 func (r rootFiles) in(name string, do func(folder *os.Root, name string) error) error {
 	folder, err := safeopen.Folder(r.root, path.Dir(name))
 	if err != nil {
@@ -87,7 +87,7 @@ func (r rootFiles) list(dir string) ([]string, error) {
 func (r rootFiles) open(name string) (io.ReadCloser, error) {
 	f, err := safeopen.File(r.root, name)
 	if err != nil {
-		return nil, err // not a file that is nil
+		return nil, err // not f, which is a nil *os.File in a non-nil interface
 	}
 	return f, nil
 }
@@ -98,7 +98,7 @@ func (r rootFiles) create(name string, perm fs.FileMode) (file newFile, err erro
 		if err != nil {
 			return err
 		}
-		if err := f.Chmod(perm); err != nil { // the umask may have taken some away
+		if err := f.Chmod(perm); err != nil { // the umask may have cleared some bits
 			return errors.Join(err, f.Close())
 		}
 		file = f
@@ -115,13 +115,13 @@ func (r rootFiles) syncDir(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// readerUntil reads until ctx is done.
-type readerUntil struct {
+// contextReader reads until ctx is done.
+type contextReader struct {
 	ctx context.Context
 	io.Reader
 }
 
-func (r readerUntil) Read(p []byte) (int, error) {
+func (r contextReader) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err
 	}

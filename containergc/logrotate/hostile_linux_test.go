@@ -12,8 +12,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// exchanging calls a function after each look at a file: a container that can write to the
-// folder of its logs is never late.
+// exchanging calls a function after each check of a file: a container that can write to the
+// folder of its logs may change it at the worst time.
 type exchanging struct {
 	files
 	exchange func(name string)
@@ -41,7 +41,7 @@ func TestRotate_FolderBecomesAPipe(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ENOTDIR)
 }
 
-// A folder that is a link to that of another pod's logs has none of them renamed.
+// If the folder is a link to another pod's log folder, none of that pod's logs is renamed.
 func TestRotate_LinkToAnotherPodsLogs(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t)

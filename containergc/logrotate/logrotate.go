@@ -19,80 +19,82 @@ import (
 	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
-// ErrRunning is returned by a second [Rotator.Run] beside the first.
+// ErrRunning is returned by [Rotator.Run] while another Run is active.
 var ErrRunning = loop.ErrRunning
 
-// lastRetry is the longest time between two tries to rotate a log that fails.
-const lastRetry = 5 * time.Minute
+// maxRetry is the maximum time until a failed rotation is retried.
+const maxRetry = 5 * time.Minute
 
-// Rotator rotates the logs of running containers. Make it with [New]; its methods may
-// be called by any number of goroutines, except that callbacks must not start a pass.
+// Rotator rotates the logs of running containers. Create it with [New]. Its methods may
+// be called concurrently, but callbacks must not start a pass.
 type Rotator struct {
 	cfg  Config
 	loop *loop.Loop
-	// over replaces the files of a root, in tests.
-	over func(*os.Root) files
+	// openFiles returns the file operations below a root; tests replace it.
+	openFiles func(*os.Root) files
 
-	// step, of capacity 1, is full while a pass is under way and guards known.
+	// step, of capacity 1, is full while a pass runs, and guards known.
 	step  chan struct{}
 	known map[string]*container
 }
 
-// container is what is known of one that runs. During a pass it belongs to the worker
-// that has it.
+// container is a running container. During a pass, only one worker uses it.
 type container struct {
 	id string
-	// path is below the root, full with it; empty if they are not known yet.
+	// path is the log's path below the root, full its absolute path; empty if not known
+	// yet.
 	path, full string
-	// outside says that there is no log that we may touch.
-	outside bool
-	// unsure says that the runtime may not have noticed the last rotation, visited
-	// that we have looked whether one of another process was.
-	unsure, visited bool
-	// retryAt is when to look again after a failure, delay how long that was.
+	// ignored reports that the container has no log below the root.
+	ignored bool
+	// reopenPending reports that the runtime may not have reopened the log after the last
+	// rotation. checked reports that the log was checked for an interrupted rotation of
+	// an earlier process.
+	reopenPending, checked bool
+	// retryAt is when the log may be checked again after a failure, delay the back-off.
 	retryAt time.Time
 	delay   time.Duration
 }
 
 // Result is what a pass did.
 type Result struct {
-	// Running is how many containers run, Rotated how many logs were rotated.
+	// Running is the number of running containers, Rotated the number of logs that were
+	// rotated.
 	Running, Rotated int
-	// Took is how long all of it took.
+	// Took is how long the pass took.
 	Took time.Duration
 }
 
-// New returns a rotator. It starts nothing.
+// New returns a Rotator. It starts nothing.
 func New(cfg Config) (*Rotator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("logrotate: invalid config: %w", err)
 	}
 	cfg = cfg.withDefaults()
 	return &Rotator{
-		cfg:   cfg,
-		loop:  loop.New(cfg.Clock),
-		over:  func(root *os.Root) files { return rootFiles{root} },
-		step:  make(chan struct{}, 1),
-		known: map[string]*container{},
+		cfg:       cfg,
+		loop:      loop.New(cfg.Clock),
+		openFiles: func(root *os.Root) files { return rootFiles{root} },
+		step:      make(chan struct{}, 1),
+		known:     map[string]*container{},
 	}, nil
 }
 
-// Run rotates at once and then each Interval, until ctx is done, and returns nil. What
-// fails is logged and tried again with back-off. A second Run beside the first returns
+// Run rotates at once and then once per Interval, and returns nil when ctx is done.
+// Failures are logged and retried with back-off. While another Run is active, it returns
 // [ErrRunning].
 func (r *Rotator) Run(ctx context.Context) error {
 	return r.loop.Run(ctx, func(ctx context.Context) time.Duration {
 		if _, err := r.Rotate(ctx); err != nil && ctx.Err() == nil {
-			r.cfg.Logger.ErrorContext(ctx, "log rotation failed", "err", err)
+			r.cfg.Logger.ErrorContext(ctx, "log rotation failed, will retry", "err", err)
 		}
 		return r.cfg.Interval
 	})
 }
 
-// Rotate does one pass: it looks at the size of the log of every running container and
-// rotates those that are too large. One that fails stops no other; it is in the error,
-// and tried again by later passes with back-off. With a negative MaxSizeBytes it does
-// nothing.
+// Rotate runs one pass: it checks the size of the log of every running container and
+// rotates those that are too large. A failure does not stop the others; it is in the
+// error, and later passes retry it with back-off. With a negative MaxSizeBytes, Rotate
+// does nothing.
 func (r *Rotator) Rotate(ctx context.Context) (res Result, err error) {
 	if r.cfg.MaxSizeBytes < 0 {
 		return res, nil
@@ -118,17 +120,17 @@ func (r *Rotator) Rotate(ctx context.Context) (res Result, err error) {
 	root, err := safeopen.Root(r.cfg.PodLogs)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return res, nil // then there are no logs
+		return res, nil // there are no logs
 	case err != nil:
 		return res, fmt.Errorf("open pod logs: %w", err)
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	res.Running = len(running)
-	res.Rotated, err = r.work(ctx, r.over(root), running, began)
+	res.Rotated, err = r.work(ctx, r.openFiles(root), running, began)
 	return res, err
 }
 
-// refresh notes which containers run.
+// refresh updates the running containers and returns them.
 func (r *Rotator) refresh(ctx context.Context) ([]*container, error) {
 	logs, err := r.running(ctx)
 	if err != nil {
@@ -153,13 +155,13 @@ func (r *Rotator) refresh(ctx context.Context) ([]*container, error) {
 	return running, nil
 }
 
-// running returns the running containers, without paths if it was the runtime that
-// told.
+// running returns the running containers; without paths if they are from the runtime's
+// list.
 func (r *Rotator) running(ctx context.Context) ([]Log, error) {
 	if r.cfg.Running != nil {
 		logs, err := r.cfg.Running(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("look for running containers: %w", err)
+			return nil, fmt.Errorf("list running containers: %w", err)
 		}
 		return logs, nil
 	}
@@ -171,7 +173,7 @@ func (r *Rotator) running(ctx context.Context) ([]Log, error) {
 	}
 	logs := make([]Log, 0, len(all))
 	for _, c := range all {
-		// Not every runtime looks at the filter.
+		// Some runtimes ignore the filter.
 		if c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING && r.cfg.Owned(c) {
 			logs = append(logs, Log{ContainerID: c.GetId()})
 		}
@@ -179,14 +181,14 @@ func (r *Rotator) running(ctx context.Context) ([]Log, error) {
 	return logs, nil
 }
 
-// locate notes the path that the runtime gave.
+// locate sets the container's log path.
 func (r *Rotator) locate(c *container, file string) {
 	below, err := filepath.Rel(r.cfg.PodLogs, file)
-	c.outside = err != nil || !filepath.IsLocal(below) || below == "."
+	c.ignored = err != nil || !filepath.IsLocal(below) || below == "."
 	c.path, c.full = filepath.ToSlash(below), file
 }
 
-// work looks at all logs, several at a time.
+// work checks all logs on several workers.
 func (r *Rotator) work(ctx context.Context, f files, running []*container, now time.Time) (rotated int, err error) {
 	var (
 		mu    sync.Mutex
@@ -201,11 +203,11 @@ func (r *Rotator) work(ctx context.Context, f files, running []*container, now t
 	for range min(r.cfg.Workers, len(running)) {
 		wg.Go(func() {
 			for c := range queue {
-				if c.outside || now.Before(c.retryAt) || ctx.Err() != nil {
+				if c.ignored || now.Before(c.retryAt) || ctx.Err() != nil {
 					continue
 				}
-				done, err := r.visit(ctx, f, c)
-				c.retryLater(now, r.cfg.Interval, err)
+				done, err := r.check(ctx, f, c)
+				c.setBackoff(now, r.cfg.Interval, err)
 				mu.Lock()
 				if done {
 					rotated++
@@ -219,48 +221,48 @@ func (r *Rotator) work(ctx context.Context, f files, running []*container, now t
 	return rotated, errors.Join(append(errs, ctx.Err())...)
 }
 
-// retryLater makes one that fails wait twice as long each time.
-func (c *container) retryLater(now time.Time, first time.Duration, err error) {
+// setBackoff doubles the back-off after a failure and resets it after a success.
+func (c *container) setBackoff(now time.Time, first time.Duration, err error) {
 	if err == nil {
 		c.delay, c.retryAt = 0, time.Time{}
 		return
 	}
-	c.delay = backoff.Next(c.delay, first, lastRetry)
+	c.delay = backoff.Next(c.delay, first, maxRetry)
 	c.retryAt = now.Add(c.delay)
 }
 
-// visit looks at one log and rotates it if it is too large.
-func (r *Rotator) visit(ctx context.Context, f files, c *container) (rotated bool, err error) {
+// check checks one log and rotates it if it is too large.
+func (r *Rotator) check(ctx context.Context, f files, c *container) (rotated bool, err error) {
 	if c.path == "" {
-		if err := r.askPath(ctx, c); err != nil || c.outside {
+		if err := r.fetchPath(ctx, c); err != nil || c.ignored {
 			return false, err
 		}
 	}
-	if c.visited && !c.unsure {
-		// One look by its full name costs a tenth of one that follows no links; what
-		// comes of it is looked at again.
+	if c.checked && !c.reopenPending {
+		// Lstat with the absolute path costs a tenth of f.lstat, which follows no links on the
+		// way. A file that is too large is checked again with f.lstat.
 		if info, err := os.Lstat(c.full); err == nil && info.Mode().IsRegular() && info.Size() < r.cfg.MaxSizeBytes {
 			return false, nil
 		}
 	}
 	info, err := f.lstat(c.path)
-	if err == nil && !c.visited {
-		c.visited, c.unsure = true, info.Size() == 0 && rotatedBefore(f, c.path)
+	if err == nil && !c.checked {
+		c.checked, c.reopenPending = true, info.Size() == 0 && rotatedBefore(f, c.path)
 	}
-	if errors.Is(err, fs.ErrNotExist) || err == nil && c.unsure {
-		// A rotation has ended between its two steps: the runtime writes to the file
-		// with the other name.
+	if errors.Is(err, fs.ErrNotExist) || err == nil && c.reopenPending {
+		// A rotation was interrupted between its two steps: the runtime still writes to the
+		// renamed file.
 		if err := r.reopen(ctx, c.id); err != nil {
-			return false, ignoreGone(fmt.Errorf("reopen log of container %s: %w", c.id, err))
+			return false, ignoreNotFound(fmt.Errorf("reopen log of container %s: %w", c.id, err))
 		}
-		c.unsure = false
+		c.reopenPending = false
 		if info, err = f.lstat(c.path); errors.Is(err, fs.ErrNotExist) {
-			return false, nil // this runtime writes none
+			return false, nil // this runtime writes no log
 		}
 	}
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("look at log of container %s: %w", c.id, err)
+		return false, fmt.Errorf("stat log of container %s: %w", c.id, err)
 	case !info.Mode().IsRegular():
 		return false, fmt.Errorf("log %s of container %s: %w", c.path, c.id, safeopen.ErrNotRegular)
 	case info.Size() < r.cfg.MaxSizeBytes:
@@ -269,14 +271,14 @@ func (r *Rotator) visit(ctx context.Context, f files, c *container) (rotated boo
 	return r.rotate(ctx, f, c, info.Size())
 }
 
-// rotatedBefore says whether a log has been rotated and not compressed since. If it is
-// empty as well, the container may write to that file still.
+// rotatedBefore reports whether a log has a rotated file that is not compressed. If the
+// log is empty as well, the container may still write to that file.
 func rotatedBefore(f files, log string) bool {
 	names, err := f.list(path.Dir(log))
 	if err != nil {
-		return false // and no rotation will be possible
+		return false // a rotation will fail for the same reason
 	}
-	a := sortAside(path.Base(log), names)
+	a := classify(path.Base(log), names)
 	return len(a.rotated) > 0 && path.Ext(a.rotated[0]) != compressed
 }
 
@@ -286,43 +288,44 @@ func (r *Rotator) rotate(ctx context.Context, f files, c *container, size int64)
 		files: f, log: c.path, maxFiles: r.cfg.MaxFiles, now: began,
 		reopen: func(ctx context.Context) error { return r.reopen(ctx, c.id) },
 	}.run(ctx)
-	c.unsure = errors.Is(err, errHalf)
-	if err = ignoreGone(err); err != nil {
+	c.reopenPending = errors.Is(err, errNotReopened)
+	if err = ignoreNotFound(err); err != nil {
 		err = fmt.Errorf("rotate log of container %s: %w", c.id, err)
 	}
 	r.cfg.Observer.Rotated(Rotation{
 		Log: Log{c.id, c.full}, SizeBytes: size,
 		To: to, Took: r.cfg.Clock.Since(began), Err: err,
 	})
-	return to != "" && !c.unsure, err
+	return to != "" && !c.reopenPending, err
 }
 
-// askPath asks the runtime where the log is, once in the container's life.
-func (r *Rotator) askPath(ctx context.Context, c *container) error {
+// fetchPath requests the log's path from the runtime, once in the container's life.
+func (r *Rotator) fetchPath(ctx context.Context, c *container) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer cancel()
 	resp, err := r.cfg.Runtime.ContainerStatus(ctx, c.id, false)
 	if err != nil {
 		if criapierrors.IsNotFound(err) {
-			c.outside = true // it is gone
+			c.ignored = true // the container does not exist any more
 			return nil
 		}
-		return fmt.Errorf("ask for log of container %s: %w", c.id, err)
+		return fmt.Errorf("get log path of container %s: %w", c.id, err)
 	}
 	r.locate(c, resp.GetStatus().GetLogPath())
 	return nil
 }
 
-// reopen makes the runtime write to a file of the log's name. It is done even when
-// ctx ends meanwhile: between renaming and this there is no good moment to stop.
+// reopen has the runtime open the log file by its name, and create it if it does not
+// exist. It ignores that ctx is done: a rotation must not stop between renaming and
+// reopening the log.
 func (r *Rotator) reopen(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.CallTimeout)
 	defer cancel()
 	return r.cfg.Runtime.ReopenContainerLog(ctx, id)
 }
 
-// ignoreGone drops the error about a container that is gone.
-func ignoreGone(err error) error {
+// ignoreNotFound drops the error about a container that does not exist any more.
+func ignoreNotFound(err error) error {
 	if criapierrors.IsNotFound(err) {
 		return nil
 	}

@@ -96,7 +96,7 @@ func fill(t *testing.T, path string) {
 	require.NoError(t, errors.Join(err, f.Close()))
 }
 
-// beside returns what lies in a log's folder.
+// beside returns the names in a log's folder.
 func beside(t *testing.T, path string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(path))
@@ -107,7 +107,7 @@ func beside(t *testing.T, path string) (names []string) {
 	return names
 }
 
-func TestRotatesCompressesAndRemovesTheOldest(t *testing.T) {
+func TestRotate_CompressesAndRemovesTheOldest(t *testing.T) {
 	b := newBed(t)
 	_, path := b.start("app")
 	clock := testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
@@ -144,7 +144,7 @@ func TestRotatesCompressesAndRemovesTheOldest(t *testing.T) {
 	require.Equal(t, 4, b.count("ListContainers"), "once in a pass")
 }
 
-func TestSmallLogsAreOnlyLookedAt(t *testing.T) {
+func TestRotate_SmallLogsAreOnlyChecked(t *testing.T) {
 	b := newBed(t)
 	_, path := b.start("app")
 	r := b.rotator(func(c *logrotate.Config) { c.MaxSizeBytes = 1000 })
@@ -157,7 +157,7 @@ func TestSmallLogsAreOnlyLookedAt(t *testing.T) {
 	require.Zero(t, b.count("ReopenContainerLog"))
 }
 
-func TestNegativeSizeDisablesRotation(t *testing.T) {
+func TestRotate_NegativeSizeDisablesIt(t *testing.T) {
 	b := newBed(t)
 	b.start("app")
 	r := b.rotator(func(c *logrotate.Config) { c.MaxSizeBytes = -1 })
@@ -167,7 +167,7 @@ func TestNegativeSizeDisablesRotation(t *testing.T) {
 	require.Zero(t, b.count("ListContainers"))
 }
 
-func TestOthersContainersAreLeftAlone(t *testing.T) {
+func TestRotate_IgnoresContainersOfOthers(t *testing.T) {
 	b := newBed(t)
 	_, ours := b.start("ours")
 	_, theirs := b.start("theirs")
@@ -181,7 +181,7 @@ func TestOthersContainersAreLeftAlone(t *testing.T) {
 	require.Len(t, beside(t, theirs), 1)
 }
 
-func TestRefusedReopenGivesTheLogItsNameBackAndStopsNoOther(t *testing.T) {
+func TestRotate_FailedReopenRestoresTheName(t *testing.T) {
 	b := newBed(t)
 	_, bad := b.start("bad")
 	_, good := b.start("good")
@@ -208,7 +208,7 @@ func TestRefusedReopenGivesTheLogItsNameBackAndStopsNoOther(t *testing.T) {
 	require.Len(t, beside(t, bad), 2)
 }
 
-func TestHungReopenEndsAndLosesNothing(t *testing.T) {
+func TestRotate_HungReopenTimesOutAndLosesNothing(t *testing.T) {
 	b := newBed(t)
 	_, path := b.start("app")
 	require.NoError(t, b.Fail("ReopenContainerLog", fakecri.Fault{Hang: true}))
@@ -218,7 +218,7 @@ func TestHungReopenEndsAndLosesNothing(t *testing.T) {
 	require.Equal(t, []string{"0.log"}, beside(t, path))
 }
 
-func TestMissingLogIsReopened(t *testing.T) {
+func TestRotate_MissingLogIsReopened(t *testing.T) {
 	b := newBed(t)
 	_, path := b.start("app")
 	require.NoError(t, os.Rename(path, path+".20260102-030405")) // by a process that ended then
@@ -228,7 +228,7 @@ func TestMissingLogIsReopened(t *testing.T) {
 	require.Equal(t, []string{"0.log", "0.log.20260102-030405"}, beside(t, path))
 }
 
-func TestGoneContainersAreNoErrors(t *testing.T) {
+func TestRotate_DeletedContainersAreNoErrors(t *testing.T) {
 	gone := grpcstatus.Error(codes.NotFound, "gone")
 	for _, method := range []string{"ContainerStatus", "ReopenContainerLog"} {
 		t.Run(method, func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestGoneContainersAreNoErrors(t *testing.T) {
 	}
 }
 
-func TestWhatTheRuntimeSaysBadly(t *testing.T) {
+func TestRotate_MalformedAnswersOfTheRuntime(t *testing.T) {
 	for _, answer := range []fakecri.Answer{{Nil: true}, {Bare: true}} {
 		b := newBed(t)
 		_, path := b.start("app")
@@ -261,8 +261,8 @@ func TestWhatTheRuntimeSaysBadly(t *testing.T) {
 	}
 }
 
-func TestFailingListsAndStatuses(t *testing.T) {
-	for method, text := range map[string]string{"ListContainers": "list containers", "ContainerStatus": "ask for log"} {
+func TestRotate_FailingListsAndStatuses(t *testing.T) {
+	for method, text := range map[string]string{"ListContainers": "list containers", "ContainerStatus": "get log path of container "} {
 		b := newBed(t)
 		b.start("app")
 		require.NoError(t, b.Fail(method, fakecri.Fault{Err: errors.New("busy")}))
@@ -271,7 +271,7 @@ func TestFailingListsAndStatuses(t *testing.T) {
 	}
 }
 
-func TestRunningFromElsewhere(t *testing.T) {
+func TestRunning_ReplacesTheList(t *testing.T) {
 	b := newBed(t)
 	id, path := b.start("app")
 	var fails error
@@ -289,7 +289,7 @@ func TestRunningFromElsewhere(t *testing.T) {
 	require.ErrorIs(t, err, fails)
 }
 
-func TestNothingOutsideIsTouchedNorLinksFollowed(t *testing.T) {
+func TestRotate_TouchesNothingOutsideAndFollowsNoLinks(t *testing.T) {
 	b := newBed(t)
 	_, path := b.start("app")
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -306,8 +306,8 @@ func TestNothingOutsideIsTouchedNorLinksFollowed(t *testing.T) {
 	require.Zero(t, res.Rotated)
 }
 
-// TestPlantedLinkIsNotCompressed: a rotated log that is a link to somebody's file.
-func TestPlantedLinkIsNotCompressed(t *testing.T) {
+// TestRotate_DoesNotCompressALink: a rotated log may be a link to another file.
+func TestRotate_DoesNotCompressALink(t *testing.T) {
 	b := newBed(t)
 	_, path := b.start("app")
 	secret := filepath.Join(b.root, "secret") // inside of the root, even
@@ -320,7 +320,7 @@ func TestPlantedLinkIsNotCompressed(t *testing.T) {
 	require.False(t, slices.ContainsFunc(beside(t, path), func(n string) bool { return strings.HasSuffix(n, ".gz") }))
 }
 
-func TestNoLogsAtAll(t *testing.T) {
+func TestRotate_NoLogs(t *testing.T) {
 	b := newBed(t)
 	b.start("app")
 	r := b.rotator(func(c *logrotate.Config) { c.PodLogs = filepath.Join(b.root, "none") })
@@ -332,7 +332,7 @@ func TestNoLogsAtAll(t *testing.T) {
 	require.ErrorContains(t, err, "open pod logs")
 }
 
-func TestManyWorkers(t *testing.T) {
+func TestRotate_ManyWorkers(t *testing.T) {
 	b := newBed(t)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		b.start(name)
@@ -342,7 +342,7 @@ func TestManyWorkers(t *testing.T) {
 	require.Equal(t, 5, res.Rotated)
 }
 
-func TestRunRotatesEveryTenSecondsUntilCancelled(t *testing.T) {
+func TestRun_RotatesEveryTenSecondsUntilCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		passes, mu := 0, sync.Mutex{}
 		b := newBed(t)
@@ -365,7 +365,7 @@ func TestRunRotatesEveryTenSecondsUntilCancelled(t *testing.T) {
 	})
 }
 
-func TestRunGoesOnAfterFailures(t *testing.T) {
+func TestRun_ContinuesAfterFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		require.NoError(t, b.Fail("ListContainers", fakecri.Fault{Err: errors.New("busy")}))

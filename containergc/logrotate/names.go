@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// The names of files beside a log, which are the kubelet's: 0.log.20060102-150405 is
-// a rotated one, 0.log.20060102-150405.gz one that is compressed, and with .tmp
-// behind that one that was being compressed.
+// File names in the folder of a log, as in the kubelet: 0.log.20060102-150405 is a rotated
+// file, 0.log.20060102-150405.gz is compressed. The suffix .tmp marks a file that is being
+// compressed.
 const (
 	timestamp  = "20060102-150405"
 	compressed = ".gz"
 	temporary  = ".tmp"
 )
 
-// aside is what lies beside a log.
-type aside struct {
-	// rotated are whole files, the newest first; one that is there both compressed
-	// and not is in it once, as compressed.
+// siblings are the other files of a log in its folder.
+type siblings struct {
+	// rotated are complete files, the newest first. If a file exists both compressed and
+	// uncompressed, only the compressed one is included.
 	rotated []string
-	// useless are files that a crash has left.
-	useless []string
+	// leftovers are files that a crash has left.
+	leftovers []string
 }
 
-// sortAside looks at the names in the log's folder.
-func sortAside(log string, names []string) (a aside) {
-	there := make(map[string]bool, len(names))
+// classify classifies the names in the log's folder.
+func classify(log string, names []string) (a siblings) {
+	exists := make(map[string]bool, len(names))
 	for _, name := range names {
-		there[name] = true
+		exists[name] = true
 	}
 	for _, name := range names {
 		rest, ok := strings.CutPrefix(name, log+".")
@@ -37,14 +37,14 @@ func sortAside(log string, names []string) (a aside) {
 		}
 		if whole, ok := strings.CutSuffix(rest, temporary); ok {
 			if isStamp(strings.TrimSuffix(whole, compressed)) {
-				a.useless = append(a.useless, name)
+				a.leftovers = append(a.leftovers, name)
 			}
 			continue
 		}
 		switch {
 		case !isStamp(strings.TrimSuffix(rest, compressed)):
-		case there[name+compressed]:
-			a.useless = append(a.useless, name)
+		case exists[name+compressed]:
+			a.leftovers = append(a.leftovers, name)
 		default:
 			a.rotated = append(a.rotated, name)
 		}
@@ -54,17 +54,17 @@ func sortAside(log string, names []string) (a aside) {
 	return a
 }
 
-// isStamp says whether text is a time as in the name of a rotated file. The last year
-// that has a name is none: a log rotated now could not sort behind it.
+// isStamp reports whether text is the time in the name of a rotated file. The year 9999
+// is not accepted: the name of a later rotation could not sort after it.
 func isStamp(text string) bool {
 	_, err := time.Parse(timestamp, text)
-	return err == nil && text < "9999" && len(text) == len(timestamp) // else parts of seconds pass, too
+	return err == nil && text < "9999" && len(text) == len(timestamp) // time.Parse also accepts fractions of seconds
 }
 
-// rotatedName returns a name for a log that is rotated now. It sorts behind those
-// that are there even if the clock has stepped back, as each autumn where names are
-// in local time, or shows the same second: names are what tells old from new.
-func rotatedName(log string, now time.Time, a aside) string {
+// rotatedName returns the name for a log that is rotated now. It sorts after all existing
+// names even if the clock was set back, as in autumn if names have local time, or shows
+// the same second: the order of names is the order of rotations.
+func rotatedName(log string, now time.Time, a siblings) string {
 	stamp := now.Format(timestamp)
 	if len(a.rotated) > 0 {
 		last := strings.TrimSuffix(strings.TrimPrefix(a.rotated[0], log+"."), compressed)

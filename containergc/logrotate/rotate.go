@@ -12,27 +12,27 @@ import (
 	"time"
 )
 
-// rotation is the work on one log.
+// rotation rotates one log.
 type rotation struct {
 	files
-	log      string // its path below the root
+	log      string // path below the root
 	maxFiles int
 	now      time.Time
-	// reopen makes the runtime write to a file of the log's name, which it makes if
-	// there is none.
+	// reopen has the runtime open the log by its name, and create it if it does not
+	// exist.
 	reopen func(context.Context) error
 }
 
-// run rotates the log and returns its new name. Each step leaves files in which every
-// line is found once, or, where that is not possible, at least once:
+// run rotates the log and returns its new path. After each step, the files contain every
+// line once or, where that is not possible, at least once:
 //
-//  1. What a crash left half done is removed: the source is whole.
-//  2. The oldest files go, so that with the new one there are maxFiles. This comes
-//     first because it makes room on a full disk.
-//  3. Rotated files are compressed. What was rotated last time cannot be written to
-//     any more. That it fails, on a full disk, keeps nothing from being rotated.
-//  4. The log gets another name, and the runtime is told. If it does not take it, the
-//     log gets its name back, unless there is a new file of that name.
+//  1. Remains of an interrupted rotation are removed; their source is complete.
+//  2. The oldest files are removed, so that with the new one there are maxFiles. This comes
+//     first because it frees space on a full disk.
+//  3. Rotated files are compressed: the runtime does not write to them any more. A failure,
+//     such as a full disk, does not prevent the rotation.
+//  4. The log is renamed and the runtime reopens it. If that fails, the log gets its old
+//     name back, unless there is a new file with that name.
 func (r rotation) run(ctx context.Context) (to string, err error) {
 	a, err := r.cleanUp()
 	if err != nil {
@@ -42,62 +42,63 @@ func (r rotation) run(ctx context.Context) (to string, err error) {
 	for len(a.rotated) > r.maxFiles-2 {
 		oldest := a.rotated[len(a.rotated)-1]
 		if err := r.removeFile(oldest); err != nil {
-			return "", err // rather no rotation than files without limit
+			return "", err // without this, the number of files could exceed maxFiles
 		}
 		a.rotated = a.rotated[:len(a.rotated)-1]
 	}
 	for _, name := range a.rotated {
 		if path.Ext(name) != compressed {
-			errs = append(errs, r.compress(ctx, r.beside(name)))
+			errs = append(errs, r.compress(ctx, r.siblingPath(name)))
 		}
 	}
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	to, err = r.moveAway(ctx, a)
+	to, err = r.renameAndReopen(ctx, a)
 	return to, errors.Join(append(errs, err)...)
 }
 
-// beside returns the path of a name in the log's folder.
-func (r rotation) beside(name string) string { return path.Join(path.Dir(r.log), name) }
+// siblingPath returns the path of a file in the log's folder.
+func (r rotation) siblingPath(name string) string { return path.Join(path.Dir(r.log), name) }
 
-// removeFile removes a file beside the log. What is gone is no error.
+// removeFile removes a file in the log's folder. It is no error if the file does not
+// exist.
 func (r rotation) removeFile(name string) error {
-	if err := r.remove(r.beside(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := r.remove(r.siblingPath(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", name, err)
 	}
 	return nil
 }
 
-// cleanUp removes what a crash has left and returns what is beside the log after.
-func (r rotation) cleanUp() (aside, error) {
+// cleanUp removes what a crash has left, and returns the remaining files of the log.
+func (r rotation) cleanUp() (siblings, error) {
 	names, err := r.list(path.Dir(r.log))
 	if err != nil {
-		return aside{}, fmt.Errorf("list rotated logs: %w", err)
+		return siblings{}, fmt.Errorf("list rotated logs: %w", err)
 	}
-	a := sortAside(path.Base(r.log), names)
+	a := classify(path.Base(r.log), names)
 	if len(a.rotated) > 0 && r.sameFile(a.rotated[0]) {
-		// Giving the log its name back ended before its other one was taken away.
-		a.useless = append(a.useless, a.rotated[0])
+		// A crash interrupted undoRename before it removed the second name.
+		a.leftovers = append(a.leftovers, a.rotated[0])
 		a.rotated = a.rotated[1:]
 	}
-	for _, name := range a.useless {
+	for _, name := range a.leftovers {
 		if err := r.removeFile(name); err != nil {
-			return aside{}, err
+			return siblings{}, err
 		}
 	}
 	return a, nil
 }
 
-// sameFile says whether a name beside the log is the log itself.
+// sameFile reports whether a name in the log's folder is the log itself.
 func (r rotation) sameFile(name string) bool {
 	log, err1 := r.lstat(r.log)
-	other, err2 := r.lstat(r.beside(name))
+	other, err2 := r.lstat(r.siblingPath(name))
 	return err1 == nil && err2 == nil && os.SameFile(log, other)
 }
 
-// compress replaces a file by a compressed one, with its age and permissions. The new
-// one is whole and on the disk before the old one goes.
+// compress replaces a file with a compressed one, with the same modification time and
+// permissions. The new file is complete and synced to disk before the old one is removed.
 func (r rotation) compress(ctx context.Context, name string) error {
 	info, err := r.lstat(name)
 	if err != nil {
@@ -105,8 +106,8 @@ func (r rotation) compress(ctx context.Context, name string) error {
 	}
 	tmp := name + temporary
 	if err := r.writeCompressed(ctx, name, tmp, info); err != nil {
-		if gone := r.remove(tmp); !errors.Is(gone, fs.ErrNotExist) {
-			err = errors.Join(err, gone)
+		if removeErr := r.remove(tmp); !errors.Is(removeErr, fs.ErrNotExist) {
+			err = errors.Join(err, removeErr)
 		}
 		return fmt.Errorf("compress %s: %w", name, err)
 	}
@@ -133,7 +134,7 @@ func (r rotation) writeCompressed(ctx context.Context, from, to string, info fs.
 		return err
 	}
 	zip := gzip.NewWriter(out)
-	_, err = io.Copy(zip, readerUntil{ctx, in})
+	_, err = io.Copy(zip, contextReader{ctx, in})
 	err = errors.Join(err, zip.Close())
 	if err == nil {
 		err = out.Sync()
@@ -144,47 +145,47 @@ func (r rotation) writeCompressed(ctx context.Context, from, to string, info fs.
 	return r.setTime(to, info.ModTime())
 }
 
-// moveAway gives the log another name and makes the runtime write to a new one.
-func (r rotation) moveAway(ctx context.Context, a aside) (string, error) {
-	to := r.beside(rotatedName(path.Base(r.log), r.now, a))
+// renameAndReopen renames the log and has the runtime create a new one.
+func (r rotation) renameAndReopen(ctx context.Context, a siblings) (string, error) {
+	to := r.siblingPath(rotatedName(path.Base(r.log), r.now, a))
 	if _, err := r.lstat(to); !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("rotate: %s is in the way", to) // renaming would replace it
+		return "", fmt.Errorf("rotate: file %s exists already", to) // renaming would replace it
 	}
 	if err := r.rename(r.log, to); err != nil {
 		return "", fmt.Errorf("rotate: %w", err)
 	}
 	if err := r.reopen(ctx); err != nil {
 		err = fmt.Errorf("reopen log: %w", err)
-		back, undo := r.moveBack(to)
+		back, undo := r.undoRename(to)
 		if !back {
-			return to, errors.Join(errHalf, err, undo)
+			return to, errors.Join(errNotReopened, err, undo)
 		}
 		return "", err
 	}
 	return to, nil
 }
 
-// errHalf says that the log has been renamed and that it is not known whether the
-// runtime has noticed.
-var errHalf = errors.New("rotated by half")
+// errNotReopened is returned if the log was renamed and it is unknown whether the runtime
+// writes to a new file.
+var errNotReopened = errors.New("log renamed but not reopened, will reopen it later")
 
-// moveBack gives the log its name back. A file that the runtime has made meanwhile
-// may have lines in it, so it must not be replaced: making a link never does.
-func (r rotation) moveBack(to string) (back bool, err error) {
+// undoRename gives the log its old name back. A file that the runtime has created meanwhile
+// may contain lines, so it must not be replaced: link fails in this case.
+func (r rotation) undoRename(to string) (back bool, err error) {
 	err = r.link(to, r.log)
 	switch {
 	case err == nil:
-		// Should this fail, the next rotation finds two names of one file.
+		// If this fails, the next rotation finds one file with two names and removes one.
 		return true, r.remove(to)
 	case errors.Is(err, fs.ErrExist):
 		return false, nil
 	}
-	// A filesystem without links, or one with no room for another name.
+	// The filesystem has no hard links, or no space for another name.
 	if _, missing := r.lstat(r.log); !errors.Is(missing, fs.ErrNotExist) {
 		return false, err
 	}
 	if err := r.rename(to, r.log); err != nil {
-		return false, fmt.Errorf("move log back: %w", err)
+		return false, fmt.Errorf("restore the log's name: %w", err)
 	}
 	return true, nil
 }

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// They wait for real time more than they compute.
+	// Most tests wait for real time, so more of them can run in parallel.
 	if err := flag.Set("test.parallel", "5"); err != nil {
 		panic(err)
 	}
@@ -143,7 +143,7 @@ func phases(pods map[string]corev1.Pod) map[string]corev1.PodPhase {
 	return out
 }
 
-func TestSamplePodsRunOnTheEmbeddedRuntime(t *testing.T) {
+func TestEmbeddedRuntime_RunsTheSamplePods(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	a := start(t)
@@ -190,12 +190,12 @@ spec:
 
 func manifest(t *testing.T, dir, file, text string) {
 	t.Helper()
-	// As an editor saves: never half a file.
+	// Like an editor: rename a complete file.
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "."+file), []byte(text), 0o600))
 	require.NoError(t, os.Rename(filepath.Join(dir, "."+file), filepath.Join(dir, file)))
 }
 
-func TestManifestsComeChangeAndGo(t *testing.T) {
+func TestManifests_AddedChangedAndDeleted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	manifest(t, dir, "a.yaml", strings.ReplaceAll(podManifest, "NAME", "a"))
@@ -223,7 +223,7 @@ func TestManifestsComeChangeAndGo(t *testing.T) {
 	require.Equal(t, 1, removals())
 }
 
-func TestUnsupportedFieldsFailThePodAlone(t *testing.T) {
+func TestUnsupportedFields_FailOnlyTheirPod(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	manifest(t, dir, "good.yaml", strings.ReplaceAll(podManifest, "NAME", "good"))
@@ -238,7 +238,7 @@ func TestUnsupportedFieldsFailThePodAlone(t *testing.T) {
 	require.Contains(t, refused.Status.Message, "spec.containers[0].resources.limits[example.com/gpu]")
 }
 
-func TestBadManifestsAreSaidOnceAndHarmNoOther(t *testing.T) {
+func TestManifests_InvalidOneIsReportedOnceAndAffectsNoOther(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	manifest(t, dir, "good.yaml", strings.ReplaceAll(podManifest, "NAME", "good"))
@@ -254,7 +254,7 @@ func TestBadManifestsAreSaidOnceAndHarmNoOther(t *testing.T) {
 	require.Equal(t, 1, strings.Count(stderr, "bad.yaml"), stderr)
 }
 
-func TestStopPodsTakesThemDown(t *testing.T) {
+func TestStopPods_RemovesAllPods(t *testing.T) {
 	t.Parallel()
 	a := start(t, "--stop-pods")
 	await(t, "all have a sandbox", func() bool {
@@ -268,7 +268,7 @@ func TestStopPodsTakesThemDown(t *testing.T) {
 	}
 }
 
-func TestStartupErrorsNameWhatIsWrong(t *testing.T) {
+func TestStart_ErrorsNameTheirCause(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -305,7 +305,7 @@ func TestStartupErrorsNameWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestHelpIsAskedForAndNoError(t *testing.T) {
+func TestHelp_PrintsTheFlags(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr strings.Builder
 	require.ErrorIs(t, run(t.Context(), []string{"--help"}, &stdout, &stderr), flag.ErrHelp)

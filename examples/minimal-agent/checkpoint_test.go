@@ -15,7 +15,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 )
 
-func TestBackoffOutlivesTheAgent(t *testing.T) {
+func TestBackoff_SurvivesARestartOfTheAgent(t *testing.T) {
 	t.Parallel()
 	_, endpoint := serveRuntime(t)
 	dir, root := t.TempDir(), t.TempDir()
@@ -48,7 +48,7 @@ func TestBackoffOutlivesTheAgent(t *testing.T) {
 	require.NoError(t, second.stop())
 }
 
-func TestShutdownEndsPodsAndTheNextAgentStartsThemAgain(t *testing.T) {
+func TestShutdown_StopsPodsAndTheNextAgentStartsThem(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
 	dir, root := t.TempDir(), t.TempDir()
@@ -66,7 +66,7 @@ func TestShutdownEndsPodsAndTheNextAgentStartsThemAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, running)
 	stdout, _ := first.printed()
-	require.Contains(t, stdout, "ending the pods within 20s; another signal leaves them as they are")
+	require.Contains(t, stdout, "stopping all pods within 20s; a second signal exits at once and leaves the rest running")
 
 	second := start(t, args...)
 	await(t, "both run again", func() bool {
@@ -75,7 +75,7 @@ func TestShutdownEndsPodsAndTheNextAgentStartsThemAgain(t *testing.T) {
 	require.NoError(t, second.stop())
 }
 
-func TestStartTellsWhatItAdopts(t *testing.T) {
+func TestStart_PrintsAdoptedPods(t *testing.T) {
 	t.Parallel()
 	_, endpoint := serveRuntime(t)
 	dir, root := t.TempDir(), t.TempDir()
@@ -93,10 +93,10 @@ func TestStartTellsWhatItAdopts(t *testing.T) {
 	await(t, "the other goes", func() bool { return second.removed("b") == 1 })
 	require.NoError(t, second.stop())
 	stdout, _ := second.printed()
-	require.Contains(t, stdout[0], "runtime fakecri")
+	require.Contains(t, stdout[0], "using runtime fakecri")
 	require.Equal(t, "listening on "+second.url, stdout[1])
-	require.Contains(t, stdout, dir+": 1 pods")
+	require.Contains(t, stdout, "pods defined in "+dir+": 1")
 	require.Len(t, slices.DeleteFunc(stdout, func(line string) bool {
-		return !strings.HasSuffix(line, "default/a-node1 adopted: it ran before this agent")
+		return !strings.HasSuffix(line, "default/a-node1 adopted: the pod ran before this agent started")
 	}), 1)
 }

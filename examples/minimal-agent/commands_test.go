@@ -13,8 +13,8 @@ import (
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/settings"
 )
 
-// TestCommandsAskARunningAgent has each command understand what the server says.
-func TestCommandsAskARunningAgent(t *testing.T) {
+// TestCommands_QueryARunningAgent runs each command against a running agent.
+func TestCommands_QueryARunningAgent(t *testing.T) {
 	t.Parallel()
 	file := configFile(t, "staticPodURL: http://127.0.0.1:1/\nstaticPodURLHeader: {Authorization: [s3cret]}\nfailSwapOn: true\n")
 	a := start(t, "--config", file, "--enable-pprof")
@@ -50,5 +50,5 @@ func TestCommandsAskARunningAgent(t *testing.T) {
 	require.NotContains(t, body, "s3cret")
 	require.NoError(t, a.stop())
 	stdout, _ := a.printed()
-	require.Equal(t, file+": line 5: failSwapOn: ignored: the machine is taken as it is", stdout[0])
+	require.Equal(t, file+": line 5: failSwapOn: ignored: the agent does not check or change these kernel settings", stdout[0])
 }

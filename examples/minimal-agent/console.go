@@ -13,14 +13,14 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// console prints one line for each transition of a pod.
+// console prints one line for each change of a pod or the node. Safe for concurrent use.
 type console struct {
 	mu  sync.Mutex
 	out io.Writer
 }
 
-// changed prints what became of a pod, if a reader would care: times and other
-// details that move by themselves make no line.
+// changed prints a change of a pod's status. It ignores changes that have no effect on the printed
+// line, such as those of times.
 func (c *console) changed(change status.Change) {
 	before, after := &change.Old, &change.New
 	if summary(before) == summary(after) {
@@ -33,28 +33,28 @@ func (c *console) changed(change status.Change) {
 	c.line(change.Pod.Namespace, change.Pod.Name, phases+details(after))
 }
 
-// gone prints that nothing is left of a pod.
-func (c *console) gone(namespace, name string) { c.line(namespace, name, "removed") }
+// removed prints that a pod was removed from the node.
+func (c *console) removed(namespace, name string) { c.line(namespace, name, "removed") }
 
 func (c *console) line(namespace, name, text string) {
-	c.say("%s %s/%s %s", time.Now().Format("15:04:05.000"), namespace, name, text)
+	c.printf("%s %s/%s %s", time.Now().Format("15:04:05.000"), namespace, name, text)
 }
 
-// node prints something about the node.
+// node prints a line about the node.
 func (c *console) node(name, text string) {
-	c.say("%s node %s %s", time.Now().Format("15:04:05.000"), name, text)
+	c.printf("%s node %s %s", time.Now().Format("15:04:05.000"), name, text)
 }
 
-// pressure prints what the node is short of.
+// pressure prints the pressure conditions of the node that are true.
 func (c *console) pressure(name string, conditions []corev1.NodeConditionType) {
-	text := "has enough of everything"
+	text := "is no longer under pressure"
 	if len(conditions) > 0 {
-		text = fmt.Sprintf("is short: %v", conditions)
+		text = fmt.Sprintf("is under pressure: %v", conditions)
 	}
 	c.node(name, text)
 }
 
-// event prints an event.
+// event prints an event of the node or of a pod.
 func (c *console) event(about *corev1.ObjectReference, reason, message string) {
 	if about.FieldPath != "" {
 		reason += " " + about.FieldPath
@@ -67,17 +67,17 @@ func (c *console) event(about *corev1.ObjectReference, reason, message string) {
 	c.line(about.Namespace, about.Name, text)
 }
 
-// say prints one line, whatever the arguments contain.
-func (c *console) say(format string, args ...any) {
+// printf prints one line. Control characters in the arguments are replaced by spaces.
+func (c *console) printf(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fmt.Fprintln(c.out, printable.Line(fmt.Sprintf(format, args...)))
 }
 
-// summary is what makes two statuses different to a reader.
+// summary returns the parts of a status that are printed. A change of them is printed.
 func summary(s *corev1.PodStatus) string { return string(s.Phase) + details(s) }
 
-// details lists readiness, restarts, address and what containers wait for.
+// details returns readiness, restarts, address, and the states of containers that do not run.
 func details(s *corev1.PodStatus) string {
 	var b strings.Builder
 	ready, restarts := 0, int32(0)
@@ -105,7 +105,7 @@ func details(s *corev1.PodStatus) string {
 	return b.String()
 }
 
-// stateOf says what a container that does not run is doing.
+// stateOf returns the state of a container that is waiting or terminated, else the empty string.
 func stateOf(c *corev1.ContainerStatus) string {
 	switch {
 	case c.State.Waiting != nil && c.State.Waiting.Reason != "":

@@ -18,7 +18,7 @@ import (
 
 const hostile = "x\n12:00:00.000 ns/forged Running\r\x1b[2J\u009b31m\u202e\u2028y\u2029\x00\xffz"
 
-func TestConsole_HostileTextBeginsNoLine(t *testing.T) {
+func TestConsole_HostileTextForgesNoLine(t *testing.T) {
 	t.Parallel()
 	pod := func(edit func(*corev1.Pod)) *corev1.Pod {
 		p := &corev1.Pod{}
@@ -42,7 +42,7 @@ func TestConsole_HostileTextBeginsNoLine(t *testing.T) {
 	}
 	event := func(edit func(*corev1.Pod), reason, message string) func(*console) {
 		return func(c *console) {
-			r := recorder{ring: eventlog.New(eventlog.Config{}), console: c}
+			r := recorder{events: eventlog.New(eventlog.Config{}), console: c}
 			p := pod(edit)
 			about := &corev1.ObjectReference{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}
 			r.AnnotatedEventf(about, nil, corev1.EventTypeWarning, reason, "%s", message)
@@ -56,7 +56,7 @@ func TestConsole_HostileTextBeginsNoLine(t *testing.T) {
 		"container":      changed(ended(hostile, "Error")),
 		"end":            changed(ended("c", hostile)),
 		"wait":           changed(func(s *corev1.PodStatus) { s.InitContainerStatuses = waiting("c", hostile) }),
-		"gone":           func(c *console) { c.gone(hostile, hostile) },
+		"gone":           func(c *console) { c.removed(hostile, hostile) },
 		"event":          event(func(*corev1.Pod) {}, "Failed", hostile),
 		"event's reason": event(func(*corev1.Pod) {}, hostile, "m"),
 		"event's pod":    event(func(p *corev1.Pod) { p.Name = hostile }, "Failed", "m"),
@@ -65,7 +65,7 @@ func TestConsole_HostileTextBeginsNoLine(t *testing.T) {
 		},
 		"node":    func(c *console) { c.node(hostile, hostile) },
 		"runtime": func(c *console) { c.node("n", fmt.Sprintf("the runtime is not ready: %v", errors.New(hostile))) },
-		"agent":   func(c *console) { c.say("runtime %s %s", hostile, hostile) },
+		"agent":   func(c *console) { c.printf("runtime %s %s", hostile, hostile) },
 	} {
 		var out strings.Builder
 		show(&console{out: &out})
@@ -81,9 +81,8 @@ func waiting(name, reason string) []corev1.ContainerStatus {
 	return []corev1.ContainerStatus{{Name: name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
 }
 
-// TestLogLinesAreQuoted shows that the handler of package slog, which the agent logs
-// with, quotes what it prints.
-func TestLogLinesAreQuoted(t *testing.T) {
+// TestLog_HostileTextIsQuoted shows that the slog handler of the agent quotes its values.
+func TestLog_HostileTextIsQuoted(t *testing.T) {
 	t.Parallel()
 	for place, log := range map[string]func(*slog.Logger){
 		"message": func(l *slog.Logger) { l.Warn(hostile) },

@@ -20,7 +20,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
-// stateFiles returns what outlives an agent below root, but for what belongs to pods.
+// stateFiles returns the files of persistent state below root, except those of pods.
 func stateFiles(t *testing.T, root string) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}
@@ -39,7 +39,7 @@ func stateFiles(t *testing.T, root string) map[string][]byte {
 	return files
 }
 
-// corruptions returns what may have become of a file, by name.
+// corruptions returns damaged versions of a file, by name.
 func corruptions(before []byte) map[string][]byte {
 	noise := make([]byte, len(before))
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(noise) // never fails
@@ -60,8 +60,8 @@ func corruptions(before []byte) map[string][]byte {
 }
 
 // TestCorruptStateFiles starts the agent on damaged files: on each file alone, and on
-// each kind of damage in all of them. What runs goes on, what has ended is not run
-// again, and of the other files nothing is lost.
+// each kind of damage in all of them. Running pods keep running, completed pods do not start
+// again, and the other files are not affected.
 func TestCorruptStateFiles(t *testing.T) {
 	t.Parallel()
 	cfg := machine.DemoNode()

@@ -14,10 +14,10 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// TestAnEvictedPodStaysEvictedOverRestarts has agents after the one that evicted a pod:
-// with the node as short as before, with enough of everything, and with another pod in
-// its place. None starts it again, or says anything else of it.
-func TestAnEvictedPodStaysEvictedOverRestarts(t *testing.T) {
+// TestEviction_EvictedPodStaysEvictedAfterRestarts starts further agents after an eviction:
+// with the same pressure, without pressure, and with another pod in the place of the evicted one.
+// None of them starts the pod again or changes its status.
+func TestEviction_EvictedPodStaysEvictedAfterRestarts(t *testing.T) {
 	t.Parallel()
 	cfg := machine.DemoNode()
 	cfg.Record = true
@@ -61,7 +61,7 @@ func TestAnEvictedPodStaysEvictedOverRestarts(t *testing.T) {
 	require.Equal(t, before, madeFor(node, "evicted"), "it was started again")
 }
 
-// madeFor is how many sandboxes and containers were made for a pod.
+// madeFor returns the number of sandboxes and containers that were created for a pod.
 func madeFor(node *fakecri.Node, name string) (n int) {
 	for _, c := range node.Calls() {
 		if (c.Method == "RunPodSandbox" || c.Method == "CreateContainer") && strings.HasPrefix(c.Object, "default/"+name+"-node1") {

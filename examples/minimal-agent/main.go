@@ -1,7 +1,7 @@
-// Command minimal-agent is a node agent of Kubeparts' managers: it runs the pods
-// of a folder of manifests on a CRI runtime, shows what becomes of them, and
-// takes them down when their manifests go. Its other commands ask one that runs.
-// See the README next to it.
+// Command minimal-agent is a node agent built from Kubeparts: it runs the pods of a
+// folder of manifests on a CRI runtime, prints the changes of their status, and
+// removes them when their manifests are deleted. Its other commands query a running
+// agent. See README.md.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(30) // it makes little garbage, and what it keeps is taken from pods
+		debug.SetGCPercent(30) // the agent allocates little, and memory that it does not use is free for pods
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -33,7 +33,7 @@ func main() {
 		<-signals
 		stop()
 		<-signals
-		fmt.Fprintln(os.Stderr, "minimal-agent: stopped at once")
+		fmt.Fprintln(os.Stderr, "minimal-agent: exiting at once after a second signal")
 		os.Exit(1)
 	}()
 	p := cli.Program{
@@ -53,8 +53,8 @@ func main() {
 	os.Exit(p.Main(ctx, os.Args[1:]))
 }
 
-// run is the agent but for the process around it: it returns when ctx is done and
-// everything that it started has ended.
+// run runs the agent with the flags in args. It returns when ctx is done and everything
+// that it started has ended.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	o, err := settings.Parse(args, stdout)
 	if err != nil {
@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	out := &console{out: stdout}
 	for _, note := range o.Notes {
-		out.say("%s: %v", o.ConfigFile, note)
+		out.printf("%s: %v", o.ConfigFile, note)
 	}
 	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 
@@ -70,10 +70,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	m, err := machine.Open(ctx, o, machine.Uses{Say: out.say, DialOptions: counts.dialOptions(), Logger: logger})
+	m, err := machine.Open(ctx, o, machine.Uses{Say: out.printf, DialOptions: counts.dialOptions(), Logger: logger})
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil // asked to stop before it had begun
+		return nil // stopped before it was connected
 	case err != nil:
 		return err
 	}
@@ -86,7 +86,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	return p.run(ctx)
 }
 
-// version is this program's, as the Go tool has stamped it.
+// version returns the version of the program that the Go tool recorded in it.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {

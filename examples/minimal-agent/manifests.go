@@ -21,13 +21,13 @@ import (
 //go:embed samples/*.yaml
 var samples embed.FS
 
-// manifests are the folder and the URL that define the pods.
+// manifests has the sources of pods: a folder and optionally a URL.
 type manifests struct {
 	dir       string
-	isSamples bool // the folder is the program's, and has the sample manifests
+	isSamples bool // the folder has the sample manifests and belongs to the program
 	folder    *podsource.Directory
 	url       *podsource.HTTP  // nil without --manifest-url
-	address   string           // of the URL, without what may be secret
+	address   string           // the URL, without query and password
 	objects   *podsource.Store // the ConfigMaps and Secrets of the folder
 }
 
@@ -59,8 +59,7 @@ func (m manifests) sources() []agent.Source {
 	return sources
 }
 
-// runFolder writes the samples when the agent has the folder for itself, which it has from
-// here on.
+// runFolder runs the folder's source. It writes the sample manifests first, if they are used.
 func (m manifests) runFolder(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
 	if m.isSamples {
 		if err := writeSamples(m.dir); err != nil {
@@ -70,7 +69,7 @@ func (m manifests) runFolder(ctx context.Context, set func(context.Context, []*c
 	return m.folder.Run(ctx, set)
 }
 
-// problems returns what is wrong with manifests.
+// problems returns the errors in manifests.
 func (m manifests) problems() []podsource.Problem {
 	problems := m.folder.Problems()
 	if m.url != nil {
@@ -79,19 +78,19 @@ func (m manifests) problems() []podsource.Problem {
 	return problems
 }
 
-// writeSamples puts the sample manifests into a new folder dir.
+// writeSamples replaces the folder dir by one with the sample manifests.
 func writeSamples(dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("sample manifests: %w", err)
+		return fmt.Errorf("write the sample manifests: %w", err)
 	}
 	files, err := fs.Sub(samples, "samples")
 	if err != nil {
-		return fmt.Errorf("sample manifests: %w", err)
+		return fmt.Errorf("write the sample manifests: %w", err)
 	}
 	return errors.Join(os.MkdirAll(filepath.Dir(dir), 0o755), os.CopyFS(dir, files))
 }
 
-// places returns where the manifests are.
+// places returns the folder and the URL as text.
 func (m manifests) places() []string {
 	if m.url == nil {
 		return []string{m.dir}

@@ -13,8 +13,8 @@ import (
 	"github.com/kubeparts/kubeparts/agent/metrics"
 )
 
-// exporter is the metrics of the agent and of its process, and the registries of the
-// kubelet's pages /metrics and /metrics/probes.
+// exporter has the metrics of the agent and its process, in one registry for each of the pages
+// /metrics and /metrics/probes.
 type exporter struct {
 	*metrics.Metrics
 	registry, probes *prometheus.Registry
@@ -30,7 +30,8 @@ func newExporter(log *slog.Logger) (*exporter, error) {
 		e.registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})))
 }
 
-// page serves what a registry can gather, and logs what it cannot.
+// page returns a handler that serves the metrics of a registry. Metrics that can't be gathered are
+// left out and logged.
 func (e *exporter) page(from prometheus.Gatherer) http.Handler {
 	return promhttp.HandlerFor(from, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError,
@@ -38,7 +39,7 @@ func (e *exporter) page(from prometheus.Gatherer) http.Handler {
 	})
 }
 
-// dialOptions count the calls of the runtime.
+// dialOptions returns options for the runtime's connection that count its calls.
 func (e *exporter) dialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithUnaryInterceptor(e.CallObserver())}
 }

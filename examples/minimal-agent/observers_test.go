@@ -33,11 +33,11 @@ func (r *running) shows(t *testing.T, series string) {
 	await(t, series, func() bool { v := r.metric(t, "/metrics", series); return v != "" && v != "0" })
 }
 
-func TestEveryManagerIsCounted(t *testing.T) {
+func TestMetrics_CountEveryManager(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
 	require.NoError(t, node.Fail("StartContainer", fakecri.Fault{Err: context.Canceled, Times: 1}))
-	// Left by an agent before this one.
+	// A sandbox of an earlier agent.
 	id, err := node.RunPodSandbox(t.Context(), &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: "left", Namespace: "default", Uid: "left"},
 		Labels: map[string]string{
@@ -89,7 +89,7 @@ func TestEveryManagerIsCounted(t *testing.T) {
 	}
 	require.Equal(t, "4", a.metric(t, "/metrics", `kubelet_desired_pods{static="true"}`))
 
-	// It goes, and comes again before it is gone.
+	// The pod is removed, and defined again before it has ended.
 	slow := a.metric(t, "/metrics", `kubelet_restarted_pods_total{static="true"}`)
 	require.Empty(t, slow)
 	await(t, "slow runs", func() bool { return a.phase(t, "slow") == corev1.PodRunning })
@@ -105,7 +105,7 @@ func TestEveryManagerIsCounted(t *testing.T) {
 	require.NoError(t, err, stderr)
 }
 
-func TestSeriesOfProbesGoWithTheirPod(t *testing.T) {
+func TestMetrics_SeriesOfProbesAreDeletedWithTheirPod(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1",
@@ -120,7 +120,7 @@ func TestSeriesOfProbesGoWithTheirPod(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
 	await(t, "a is gone", func() bool { return a.removed("a") == 1 })
 	await(t, "nothing is told of it", func() bool { return probes() == 0 })
-	// The series of kills goes with the pod's containers, a little later.
+	// The series of OOM kills is deleted with the pod's containers, a little later.
 	await(t, "no metric has it", func() bool {
 		_, body := a.get(t, "/metrics")
 		return !strings.Contains(body, `pod="a-node1"`)

@@ -17,8 +17,8 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// serveProbed returns a runtime whose programs can be probed over the network, which
-// no two at a time may share, and its address.
+// serveProbed returns a runtime whose programs can be probed over the network, and its
+// endpoint. Only one such runtime may run at a time.
 func serveProbed(t *testing.T, network string) (*fakecri.Node, string) {
 	t.Helper()
 	cfg := machine.DemoNode()
@@ -72,7 +72,7 @@ func (r *running) ready(t *testing.T) bool {
 	return condition(&p, corev1.PodReady) == corev1.ConditionTrue
 }
 
-func TestProbesShowInStatusesAndRestartContainers(t *testing.T) {
+func TestProbes_UpdateStatusesAndRestartContainers(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveProbed(t, "127.88.1.0/24")
 	dir := t.TempDir()
@@ -96,13 +96,13 @@ func TestProbesShowInStatusesAndRestartContainers(t *testing.T) {
 	require.Contains(t, strings.Join(stdout, "\n"),
 		"default/a-node1 Unhealthy spec.containers{cmd}: Readiness probe failed: out err")
 
-	// Readiness is probed to the end: plain takes a while to get there.
+	// Readiness probes continue until the end: plain takes some time to become ready.
 	require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
 	await(t, "a is gone", func() bool { return a.removed("a") == 1 })
 	require.NoError(t, a.stop())
 }
 
-func TestAnAgentsRestartChangesNoStatus(t *testing.T) {
+func TestRestart_ChangesNoStatus(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveProbed(t, "127.88.2.0/24")
 	dir, root := t.TempDir(), t.TempDir()
@@ -154,8 +154,8 @@ func TestAnAgentsRestartChangesNoStatus(t *testing.T) {
 	require.NoError(t, second.stop())
 }
 
-// An agent that has learned something new since runs what the last one refused.
-func TestAPodThatAnEarlierAgentRefusedMayRun(t *testing.T) {
+// A newer agent may support a pod that an earlier agent has refused.
+func TestRestart_PodRefusedByAnEarlierAgentMayRun(t *testing.T) {
 	t.Parallel()
 	_, endpoint := serveRuntime(t)
 	dir, root := t.TempDir(), t.TempDir()

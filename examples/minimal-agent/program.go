@@ -32,13 +32,13 @@ type program struct {
 	manifests manifests
 	agent     *agent.Agent
 	server    *kubeletapi.Server
-	began     time.Time
-	adopted   atomic.Int64 // how many pods ran before this agent
+	started   time.Time
+	adopted   atomic.Int64 // number of pods that ran before this agent started
 }
 
-// newProgram wires everything, and starts nothing.
+// newProgram creates all parts of the program. It starts none of them.
 func newProgram(o settings.Settings, m *machine.Machine, counts *exporter, c *console, log *slog.Logger) (*program, error) {
-	p := &program{opts: o, machine: m, log: log, console: c, metrics: counts, events: eventlog.New(eventlog.Config{}), began: time.Now()}
+	p := &program{opts: o, machine: m, log: log, console: c, metrics: counts, events: eventlog.New(eventlog.Config{}), started: time.Now()}
 	var err error
 	if p.manifests, err = newManifests(o, m.RootDir, log); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func newProgram(o settings.Settings, m *machine.Machine, counts *exporter, c *co
 	return p, err
 }
 
-// agentConfig returns what the command line and the file say in terms of the engine.
+// agentConfig returns the configuration of the engine for the settings.
 func (p *program) agentConfig() (agent.Config, error) {
 	o, policies := p.opts, p.opts.Policy
 	host, err := p.machine.Host()
@@ -64,7 +64,8 @@ func (p *program) agentConfig() (agent.Config, error) {
 		Runtime: p.machine.Runtime, Lister: p.machine.Runtime.Lister(), Host: host, TakeOver: o.TakeOver,
 		Root: p.machine.RootDir, PodLogs: p.machine.PodLogs, ContainerLogs: p.machine.ContainerLogs,
 		Sources: p.manifests.sources(), Cluster: agent.Cluster{Objects: p.manifests.objects},
-		// All pods come from manifests. If they were critical, none could be evicted.
+		// All pods are static here. If static pods were critical, as in the kubelet, no pod
+		// could be evicted.
 		StaticPods: agent.OrdinaryStaticPods,
 		Events:     recorder{p.events, p.console},
 		MaxPods:    policies.MaxPods, Reserved: policies.Reserved,
@@ -77,16 +78,16 @@ func (p *program) agentConfig() (agent.Config, error) {
 	}, err
 }
 
-// run serves until ctx is done or a part of the program can't go on. It returns when every
-// part has ended, with the errors of all of them.
+// run runs the program until ctx is done or a part of it fails. It returns the errors of all parts
+// when every part has ended.
 func (p *program) run(ctx context.Context) error {
 	listener, err := p.server.Listen(ctx, p.opts.Listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	p.console.say("listening on %s", p.opts.Access.URL(listener.Addr()))
+	p.console.printf("listening on %s", p.opts.Access.URL(listener.Addr()))
 
-	// The parts go on while the pods are ended.
+	// The parts keep running while shutdown stops the pods.
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	parts := []func(context.Context) error{
@@ -97,22 +98,22 @@ func (p *program) run(ctx context.Context) error {
 	for _, part := range parts {
 		go func() { ended <- part(working) }()
 	}
-	left := len(parts)
+	remaining := len(parts)
 	select {
 	case <-ctx.Done():
-		err = p.farewell(working, stop)
+		err = p.shutdown(working, stop)
 	case err = <-ended:
-		left--
+		remaining--
 	}
 	stop()
-	for range left {
+	for range remaining {
 		err = errors.Join(err, <-ended)
 	}
 	return err
 }
 
-// syncObjects has pods synced when ConfigMaps and Secrets have changed: volumes show the new
-// ones, and pods that waited for one start.
+// syncObjects syncs all pods when ConfigMaps or Secrets have changed, until ctx is done. A sync
+// updates volumes, and starts pods that were waiting for an object.
 func (p *program) syncObjects(ctx context.Context) error {
 	for range p.manifests.objects.Subscribe(ctx) {
 		p.agent.SyncAll()
@@ -120,33 +121,33 @@ func (p *program) syncObjects(ctx context.Context) error {
 	return nil
 }
 
-// stopMargin is what the runtime may take to stop and remove all pods, in addition to the time
-// that they have to end.
+// stopMargin is the time for the runtime to stop and remove all pods, in addition to their grace
+// periods.
 const stopMargin = time.Minute
 
-// farewell ends the pods if the settings say so. The agent runs meanwhile; stop ends it if the
-// pods take too long.
-func (p *program) farewell(ctx context.Context, stop func()) error {
-	var how podworker.ShutdownConfig // the zero value: each pod has its own grace period
+// shutdown stops the pods if the settings require it. The agent must be running; shutdown calls
+// stop to end it if the pods take too long.
+func (p *program) shutdown(ctx context.Context, stop func()) error {
+	var how podworker.ShutdownConfig // zero: each pod gets its own grace period
 	flag := "--stop-pods"
 	switch shutdown := p.opts.Policy.Shutdown; {
 	case p.opts.StopPods:
-		p.console.say("taking the pods down; another signal leaves them as they are")
+		p.console.printf("stopping all pods; a second signal exits at once and leaves the rest running")
 	case shutdown.Total() > 0:
 		how, flag = shutdown, "--shutdown-grace-period"
-		p.console.say("ending the pods within %v; another signal leaves them as they are", how.Total())
+		p.console.printf("stopping all pods within %v; a second signal exits at once and leaves the rest running", how.Total())
 	default:
 		return nil
 	}
 	p.metrics.ShutdownStarted()
 	defer p.metrics.ShutdownEnded()
-	limit := p.endTime(how) + stopMargin
+	limit := p.gracePeriod(how) + stopMargin
 	late := time.AfterFunc(limit, stop)
-	// With a context that is done, StopPods would be called off, and pods begin again.
+	// If the context were done, StopPods would cancel the shutdown, and pods would start again.
 	err := p.agent.StopPods(context.WithoutCancel(ctx), how)
 	switch {
 	case !late.Stop() && err != nil:
-		return fmt.Errorf("%s: pods were still running after %v", flag, limit)
+		return fmt.Errorf("%s: some pods did not stop within %v and are left running", flag, limit)
 	case err != nil:
 		return fmt.Errorf("%s: %w", flag, err)
 	default:
@@ -154,8 +155,9 @@ func (p *program) farewell(ctx context.Context, stop func()) error {
 	}
 }
 
-// endTime returns how long the pods may take to end.
-func (p *program) endTime(how podworker.ShutdownConfig) time.Duration {
+// gracePeriod returns the time that the pods have to end: the total of how, or else the longest
+// grace period of a pod.
+func (p *program) gracePeriod(how podworker.ShutdownConfig) time.Duration {
 	if how.Total() > 0 {
 		return how.Total()
 	}

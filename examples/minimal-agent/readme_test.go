@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/settings"
 )
 
-func TestTheREADMEKnowsFilesAndFlags(t *testing.T) {
+func TestREADME_ListsFilesAndFlags(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("README.md")
 	require.NoError(t, err)
@@ -20,7 +20,7 @@ func TestTheREADMEKnowsFilesAndFlags(t *testing.T) {
 	for _, name := range settings.Flags() {
 		require.Contains(t, text, "`"+name+"`")
 	}
-	_, rows, ok := strings.Cut(text, "| file | concern |")
+	_, rows, ok := strings.Cut(text, "| file | topic |")
 	require.True(t, ok)
 	files := ""
 	for row := range strings.Lines(rows) {

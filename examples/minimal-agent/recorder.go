@@ -10,10 +10,9 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// recorder records events: all in the ring that /events shows, and warnings on the console
-// too.
+// recorder records all events in the log of /events, and prints warnings on the console.
 type recorder struct {
-	ring    *eventlog.Log
+	events  *eventlog.Log
 	console *console
 }
 
@@ -27,7 +26,7 @@ func (r recorder) AnnotatedEventf(object runtime.Object, annotations map[string]
 		kind = corev1.EventTypeNormal // a node without a cluster needs no cluster DNS
 	}
 	message := fmt.Sprintf(format, args...)
-	r.ring.AnnotatedEventf(about, annotations, kind, reason, "%s", message)
+	r.events.AnnotatedEventf(about, annotations, kind, reason, "%s", message)
 	if kind == corev1.EventTypeWarning {
 		r.console.event(about, reason, message)
 	}

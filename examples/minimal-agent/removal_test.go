@@ -13,9 +13,9 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// TestRemovalThatTheRuntimeRefuses: the agent was restarted, so that no worker gives back
-// what the pod had.
-func TestRemovalThatTheRuntimeRefuses(t *testing.T) {
+// TestRemoval_RefusedByTheRuntime: the agent was restarted, so no worker releases the
+// pod's resources.
+func TestRemoval_RefusedByTheRuntime(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
 	dir, root := t.TempDir(), t.TempDir()
@@ -49,9 +49,9 @@ func TestRemovalThatTheRuntimeRefuses(t *testing.T) {
 	require.Equal(t, 1, told("could not remove a pod"))
 }
 
-// TestPodThatNeverBeganLeavesNothing: nothing of it is ever seen at the runtime, so that
-// its files are removed because it left, twice here, for the manifest comes back.
-func TestPodThatNeverBeganLeavesNothing(t *testing.T) {
+// TestRemoval_PodThatNeverStartedLeavesNoFiles: it never existed in the runtime, so its files
+// must be removed when its manifest is deleted. The manifest is created twice.
+func TestRemoval_PodThatNeverStartedLeavesNoFiles(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
 	require.NoError(t, node.Fail("RunPodSandbox", fakecri.Fault{Err: errors.New("no network")}))

@@ -22,8 +22,8 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// serveRuntime returns a runtime that outlives agents and can be made to
-// misbehave, and its address.
+// serveRuntime returns a runtime, which keeps running when an agent exits and can simulate
+// faults, and its endpoint.
 func serveRuntime(t *testing.T) (*fakecri.Node, string) {
 	t.Helper()
 	n, err := fakecri.New(machine.DemoNode())
@@ -63,7 +63,7 @@ func (r *running) removed(name string) int {
 	return strings.Count(strings.Join(stdout, "\n"), "default/"+name+"-node1 removed")
 }
 
-func TestHungRemovalHoldsUpNothingElse(t *testing.T) {
+func TestRemoval_HangDelaysNoOtherPod(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
 	dir, root := t.TempDir(), t.TempDir()
@@ -81,12 +81,12 @@ func TestHungRemovalHoldsUpNothingElse(t *testing.T) {
 	code, body := a.get(t, "/healthz")
 	require.Equal(t, http.StatusOK, code, body)
 
-	// It comes back while its remains are being removed, and must not lose its new
-	// log folder with them.
+	// The pod is defined again while its earlier instance is being removed, and must not
+	// lose its new log folder.
 	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
 	await(t, "a is desired again, and waits", func() bool {
 		pod, desired := a.pods(t)["a-node1"]
-		return desired && pod.Status.ContainerStatuses[0].State.Terminated != nil // as it has ended
+		return desired && pod.Status.ContainerStatuses[0].State.Terminated != nil // the status of the earlier instance
 	})
 	node.Heal("")
 	await(t, "a runs again", func() bool {
@@ -98,7 +98,7 @@ func TestHungRemovalHoldsUpNothingElse(t *testing.T) {
 	require.NoError(t, a.stop())
 }
 
-func TestHungRuntimeTurnsHealthRedAndBack(t *testing.T) {
+func TestHealth_FailsWhileTheRuntimeHangs(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
 	a := start(t, "--cri-endpoint", endpoint, "--manifests", t.TempDir(), "--root-dir", t.TempDir())
@@ -118,7 +118,7 @@ func TestHungRuntimeTurnsHealthRedAndBack(t *testing.T) {
 	require.NoError(t, a.stop())
 }
 
-func TestLivezAnswersWhileTheRuntimeHangsAtTheStart(t *testing.T) {
+func TestLivez_AnswersWhileTheRuntimeHangsAtTheStart(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
 	require.NoError(t, node.Fail("ListPodSandbox", fakecri.Fault{Hang: true}))
@@ -133,7 +133,7 @@ func TestLivezAnswersWhileTheRuntimeHangsAtTheStart(t *testing.T) {
 	await(t, "a runs", func() bool { return a.phase(t, "a") == "Running" })
 }
 
-func TestStopWhileTheRuntimeDoesNotAnswerYet(t *testing.T) {
+func TestStop_BeforeTheRuntimeAnswers(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
 	require.NoError(t, node.Fail("Version", fakecri.Fault{Hang: true}))
@@ -144,7 +144,7 @@ func TestStopWhileTheRuntimeDoesNotAnswerYet(t *testing.T) {
 	require.Less(t, time.Since(began), 3*time.Second)
 }
 
-func TestStopWhileAnImageIsPulled(t *testing.T) {
+func TestStop_WhileAnImageIsPulled(t *testing.T) {
 	t.Parallel()
 	for _, flags := range [][]string{nil, {"--stop-pods"}} {
 		node, endpoint := serveRuntime(t)
@@ -165,7 +165,7 @@ func TestStopWhileAnImageIsPulled(t *testing.T) {
 	}
 }
 
-func TestStopPodsTakesDownWhatAnEarlierAgentLeft(t *testing.T) {
+func TestStopPods_IncludesPodsOfAnEarlierAgent(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
 	dir, root := filepath.Join(t.TempDir(), "manifests"), t.TempDir()
@@ -188,7 +188,7 @@ func TestStopPodsTakesDownWhatAnEarlierAgentLeft(t *testing.T) {
 	require.Empty(t, left)
 }
 
-func TestPodEditedWhileNoAgentIsThereWaitsForItsPredecessor(t *testing.T) {
+func TestPod_EditedWithoutAnAgentWaitsForItsPredecessor(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
 	dir := t.TempDir()
@@ -214,7 +214,7 @@ func TestPodEditedWhileNoAgentIsThereWaitsForItsPredecessor(t *testing.T) {
 	require.Equal(t, 1, most, "two of one name ran at once")
 }
 
-func TestPodsStayWhenTheFolderOfManifestsGoes(t *testing.T) {
+func TestPods_KeepRunningWithoutTheManifestFolder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "later")
 	a := start(t, "--manifests", dir)
@@ -236,8 +236,8 @@ func TestPodsStayWhenTheFolderOfManifestsGoes(t *testing.T) {
 	await(t, "a is gone", func() bool { return a.removed("a") == 1 })
 }
 
-// An edit that keeps the UID and can't be admitted leaves the version before it running.
-func TestRefusedEditChangesNothingThatRuns(t *testing.T) {
+// If an edit that keeps the UID can't be admitted, the previous version keeps running.
+func TestPod_RefusedEditChangesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	good := strings.Replace(podYAML("a", "demo/web:1"), "{name: a}", "{name: a, uid: 6f1de7a3-0d0f-4c0c-9a2b-5b1f0a7c2d11}", 1)
@@ -248,7 +248,7 @@ func TestRefusedEditChangesNothingThatRuns(t *testing.T) {
 	manifest(t, dir, "a.yaml", good+"    resources: {limits: {example.com/gpu: 1}}\n")
 	await(t, "the refusal is explained", func() bool {
 		_, text := a.get(t, "/explain/default/a?output=text")
-		return strings.Contains(text, "its change is not admitted") && strings.Contains(text, "UnsupportedFields")
+		return strings.Contains(text, "the change of its spec was not admitted") && strings.Contains(text, "UnsupportedFields")
 	})
 	manifest(t, dir, "a.yaml", good)
 	await(t, "nothing is left to explain", func() bool {
@@ -261,7 +261,7 @@ func TestRefusedEditChangesNothingThatRuns(t *testing.T) {
 	require.NoError(t, a.stop())
 }
 
-func TestPodThatComesBackWhileItEndsBeginsAgain(t *testing.T) {
+func TestPod_DefinedAgainWhileTerminatingStartsAgain(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"Always", "Never"} {
 		t.Run(policy, func(t *testing.T) {
@@ -287,7 +287,7 @@ func TestPodThatComesBackWhileItEndsBeginsAgain(t *testing.T) {
 	}
 }
 
-func TestTakeOverRemovesAKubeletsPodsAndNoStrangers(t *testing.T) {
+func TestTakeOver_RemovesPodsOfAKubeletOnly(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
 	foreign := func(name string, labels map[string]string) string {
@@ -323,9 +323,9 @@ func condition(p *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStat
 	return ""
 }
 
-// A resize back to what was there before is one, too: the status from before the first
-// resize would say that nothing is to be done.
-func TestAResizeBackIsDone(t *testing.T) {
+// A resize back to the previous size must be carried out: the status from before the first
+// resize already has that size.
+func TestResize_BackToThePreviousSize(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
 	dir := t.TempDir()
@@ -357,9 +357,9 @@ spec: {containers: [{name: web, image: "demo/web:1", resources: {requests: {memo
 	require.NoError(t, a.stop())
 }
 
-// Pods of the embedded runtime have addresses of their own, which nobody on the host's
-// network is asked for: their programs answer probes and hooks.
-func TestTheEmbeddedRuntimeAnswersProbesAndHooks(t *testing.T) {
+// Pods of the embedded runtime have addresses in a network in memory, where their programs
+// answer probes and hooks. The host's network is not used.
+func TestEmbeddedRuntime_AnswersProbesAndHooks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	manifest(t, dir, "a.yaml", `apiVersion: v1
@@ -396,9 +396,9 @@ spec:
 	require.NotContains(t, strings.Join(append(stdout, stderr), "\n"), "Failed", "no hook and no probe failed")
 }
 
-// TestContainerThatCannotStart: its start is tried again with the turns of its pod, not at
-// once, and it is replaced when the runtime has lost it.
-func TestContainerThatCannotStart(t *testing.T) {
+// TestContainer_CannotStart: its start is retried in later syncs, not at once, and it is
+// replaced when the runtime has lost it.
+func TestContainer_CannotStart(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
 	require.NoError(t, node.Fail("GetContainerEvents", fakecri.Fault{Err: grpcstatus.Error(codes.Unimplemented, "no events")}))

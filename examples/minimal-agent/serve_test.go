@@ -43,7 +43,7 @@ func podOf(s api.Status, name string) api.Pod {
 	return api.Pod{}
 }
 
-func TestStatusIsOneLookAtTheWholeAgent(t *testing.T) {
+func TestStatus_ShowsTheWholeAgent(t *testing.T) {
 	t.Parallel()
 	a := start(t)
 	await(t, "the flaky pod backs off", func() bool { return podOf(a.status(t), "flaky").State == "CrashLoopBackOff" })
@@ -72,7 +72,7 @@ func TestStatusIsOneLookAtTheWholeAgent(t *testing.T) {
 	require.NotNil(t, flaky.Containers[0].ExitCode)
 }
 
-func TestSummaryAndRunningPodsAreInTheKubeletsForm(t *testing.T) {
+func TestSummaryAndRunningPods_HaveTheKubeletsFormat(t *testing.T) {
 	t.Parallel()
 	a := start(t)
 	await(t, "web runs", func() bool { return a.phase(t, "web") == corev1.PodRunning })
@@ -115,7 +115,7 @@ func figuresOf(t *testing.T, summary statsapi.Summary, name string) statsapi.Pod
 	return statsapi.PodStats{}
 }
 
-func TestEventsCanBeReadAndFollowed(t *testing.T) {
+func TestEvents_CanBeListedAndFollowed(t *testing.T) {
 	t.Parallel()
 	a := start(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -142,7 +142,7 @@ func TestEventsCanBeReadAndFollowed(t *testing.T) {
 	require.NoError(t, a.stop(), "a stream holds up nobody")
 }
 
-func TestExplainSaysWhyAndWhatComesNext(t *testing.T) {
+func TestExplain_ReturnsReasonsAndNextSteps(t *testing.T) {
 	t.Parallel()
 	a := start(t)
 	await(t, "the flaky pod backs off", func() bool { return podOf(a.status(t), "flaky").State == "CrashLoopBackOff" })
@@ -152,15 +152,15 @@ func TestExplainSaysWhyAndWhatComesNext(t *testing.T) {
 	require.NotEmpty(t, e.Next)
 	require.NotNil(t, e.Next[0].At)
 	require.Contains(t, e.Next[0].What, "is restarted")
-	require.Contains(t, e.Plan, "wait with container")
-	require.Contains(t, e.Stays, "to be evicted when")
+	require.Contains(t, e.Plan, "wait to start container")
+	require.Contains(t, e.Stays, "in the eviction order for")
 	_, text := a.get(t, "/explain/default/flaky?output=text")
 	require.Contains(t, text, "default/flaky-node1 is CrashLoopBackOff")
 	code, _ := a.get(t, "/explain/default/nobody")
 	require.Equal(t, http.StatusNotFound, code)
 }
 
-func TestPlansChangeNothing(t *testing.T) {
+func TestPlans_ChangeNothing(t *testing.T) {
 	t.Parallel()
 	a := start(t)
 	await(t, "web runs", func() bool { return a.phase(t, "web") == corev1.PodRunning })
@@ -177,7 +177,7 @@ func TestPlansChangeNothing(t *testing.T) {
 	}
 }
 
-func TestLogsOfPodsAreServed(t *testing.T) {
+func TestLogs_AreServed(t *testing.T) {
 	t.Parallel()
 	a := start(t)
 	await(t, "the flaky pod has restarted", func() bool { return podOf(a.status(t), "flaky").Restarts > 0 })
@@ -194,16 +194,16 @@ func TestLogsOfPodsAreServed(t *testing.T) {
 	}{
 		"/logs/default/nobody/app":                                                                  {404, `pod "nobody" not found`},
 		"/logs/other/flaky-node1/" + container:                                                      {404, `pod "flaky-node1" not found in namespace "other"`},
-		"/logs/default/flaky-node1/other":                                                           {404, `container "other" not found in pod "flaky-node1", whose containers are: ` + container},
+		"/logs/default/flaky-node1/other":                                                           {404, `container "other" not found in pod "flaky-node1", its containers are: ` + container},
 		"/logs/default/web-node1/" + web + "?previous=1":                                            {400, "previous terminated container"},
 		"/logs/default/flaky-node1/..%2F..%2F..%2Fetc%2Fpasswd":                                     {404, "not found in pod"},
 		"/logs/default/..%2F..%2Fetc/passwd":                                                        {404, "not found in namespace"},
 		"/logs/..%2F../x/y":                                                                         {404, "not found in namespace"},
-		"/logs/default/flaky-node1/" + container + "?tailLines=-1":                                  {400, `tailLines="-1": want a number of at least 0`},
+		"/logs/default/flaky-node1/" + container + "?tailLines=-1":                                  {400, `tailLines="-1": must be a number of at least 0`},
 		"/logs/default/flaky-node1/" + container + "?follow=perhaps":                                {400, `follow="perhaps": want true or false`},
 		"/logs/default/flaky-node1/" + container + "?sinceTime=today":                               {400, `sinceTime="today"`},
 		"/logs/default/flaky-node1/" + container + "?limitBytes=0":                                  {400, "at least 1"},
-		"/logs/default/flaky-node1/" + container + "?stream=Both":                                   {400, "want All, Stdout or Stderr"},
+		"/logs/default/flaky-node1/" + container + "?stream=Both":                                   {400, "must be All, Stdout or Stderr"},
 		"/logs/default/flaky-node1/" + container + "?follow=1&follow=0":                             {400, "given 2 times"},
 		"/logs/default/flaky-node1/" + container + "?sinceSeconds=1&sinceTime=2026-01-02T03:04:05Z": {400, "must not be used with sinceSeconds"},
 	} {
@@ -213,7 +213,7 @@ func TestLogsOfPodsAreServed(t *testing.T) {
 	}
 }
 
-func TestFollowingALogEndsWithTheAgentAndWithThePod(t *testing.T) {
+func TestLogs_FollowEndsWithTheAgentAndWithThePod(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	manifest(t, dir, "a.yaml", strings.ReplaceAll(podManifest, "NAME", "a"))
@@ -242,7 +242,7 @@ func TestFollowingALogEndsWithTheAgentAndWithThePod(t *testing.T) {
 	_ = second() // cut off in the middle
 }
 
-func TestPodThatEndsIsShownUntilItIsGone(t *testing.T) {
+func TestStatus_ShowsATerminatingPodUntilItIsRemoved(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
 	dir := t.TempDir()
@@ -266,7 +266,7 @@ func TestPodThatEndsIsShownUntilItIsGone(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, code)
 }
 
-func TestExplainNamesAManifestThatIsNoGood(t *testing.T) {
+func TestExplain_NamesAnInvalidManifest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	manifest(t, dir, "bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: [], colour: red}\n")

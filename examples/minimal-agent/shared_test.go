@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestShared_PagesAskTheRuntimeTogether counts the runtime's calls while pages are asked
-// for as fast as they answer.
-func TestShared_PagesAskTheRuntimeTogether(t *testing.T) {
+// TestServer_EndpointsShareAnswersOfTheRuntime counts the runtime's calls while endpoints are
+// requested as fast as they answer.
+func TestServer_EndpointsShareAnswersOfTheRuntime(t *testing.T) {
 	t.Parallel()
 	_, endpoint := serveRuntime(t)
 	dir := t.TempDir()

@@ -4,5 +4,5 @@ package main
 
 import "os"
 
-// terminalSize says that f is none: nobody here steers one.
+// terminalSize reports that f is not a terminal: terminals are supported on Unix only.
 func terminalSize(*os.File) (width, height int, ok bool) { return 0, 0, false }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminalSize returns the size of the terminal that f is, and whether it is one.
+// terminalSize returns the size of the terminal f. ok is false if f is not a terminal.
 func terminalSize(f *os.File) (width, height int, ok bool) {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {

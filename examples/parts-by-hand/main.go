@@ -1,6 +1,6 @@
-// Parts-by-hand is a node agent made of single managers, without package agent: it runs the pods of a folder of
-// manifests, restarts what dies, removes what has ended, and prints what becomes of
-// them. The runtime is one in memory; docs/writing-an-agent.md reads it line by line.
+// Parts-by-hand is a node agent made of single managers, without package agent: it runs the pods of
+// a folder of manifests, restarts failed containers, removes exited ones, and prints changes of
+// statuses. The runtime is simulated in memory. docs/writing-an-agent.md explains the code.
 //
 //	go run ./examples/parts-by-hand DIR
 package main
@@ -31,7 +31,7 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// agent is the parts, and what flows between them:
+// agent has the managers. Data flows between them as follows:
 //
 //	manifests -> pods -> workers -> runner -> runtime
 //	runtime -> pleg -> cache -> workers, statuses
@@ -45,11 +45,11 @@ type agent struct {
 	statuses *status.Manager
 	dead     *containergc.Manager
 
-	mu   sync.Mutex // guards read; one pass over the workers at a time
-	read bool       // the manifests were read
+	mu           sync.Mutex // guards sourcesReady, and serialises passes over all workers
+	sourcesReady bool       // the manifests were read
 }
 
-// runtime is what these managers call. Any CRI client is one.
+// runtime has the methods that these managers call. Any CRI client implements it.
 type runtime interface {
 	pleg.Runtime
 	pleg.EventSource
@@ -65,13 +65,13 @@ func newAgent(ctx context.Context, rt runtime, manifests, logs string, out io.Wr
 	pulls, err := images.New(images.Config{Images: rt})
 	var errs [6]error
 	a.source, errs[0] = podsource.NewDirectory(podsource.DirectoryConfig{Path: manifests, NodeName: "node1"})
-	a.pleg, errs[1] = pleg.New(pleg.Config{Runtime: rt, Events: rt, Cache: a.cache, Handler: a.changed})
+	a.pleg, errs[1] = pleg.New(pleg.Config{Runtime: rt, Events: rt, Cache: a.cache, Handler: a.podChanged})
 	a.runner, errs[2] = podrunner.New(podrunner.Config{
 		Sandboxes: rt, Containers: rt, Images: pulls, Refresh: a.refresh, LogRoot: logs, Agent: "parts-by-hand",
 	})
 	a.workers, errs[3] = podworker.New(podworker.Config{
 		Syncer: a.runner, Cache: a.cache, AfterSync: a.pleg.RequestRelist,
-		Observer: podworker.Observer{TurnEnd: func(turn podworker.TurnInfo) { a.say(ctx, turn) }},
+		Observer: podworker.Observer{TurnEnd: func(turn podworker.TurnInfo) { a.updateStatus(ctx, turn) }},
 	})
 	a.statuses, errs[4] = status.New(status.Config{Observer: status.Observer{
 		StatusChanged: func(c status.Change) { fmt.Fprintln(out, c.Pod.Name, line(c.New)) },
@@ -83,21 +83,22 @@ func newAgent(ctx context.Context, rt runtime, manifests, logs string, out io.Wr
 	return a, errors.Join(append(errs[:], err)...)
 }
 
-// run serves until ctx is done. Pods run on; the next agent takes them over.
+// run runs the agent until ctx is done. The pods keep running, and the next agent adopts them.
 func (a *agent) run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	var errs [5]error
-	source := func(ctx context.Context) error { return a.source.Run(ctx, a.desired) }
-	for i, part := range []func(context.Context) error{source, a.sweeps, a.pleg.Run, a.workers.Run, a.dead.Run} {
+	source := func(ctx context.Context) error { return a.source.Run(ctx, a.setPods) }
+	for i, part := range []func(context.Context) error{source, a.runHousekeeping, a.pleg.Run, a.workers.Run, a.dead.Run} {
 		parts.Go(func() { errs[i] = part(ctx) })
 	}
 	parts.Wait()
 	return errors.Join(errs[:]...)
 }
 
-// desired takes all pods that are to run: workers end what is not there any more and
-// begin with what is new. Of one that is back and still ends, its worker makes a note.
-func (a *agent) desired(_ context.Context, pods []*corev1.Pod) {
+// setPods sets the desired pods. It ends the workers of pods that are not desired any more, and
+// starts workers for new pods. If an earlier pod with the same UID is still ending, its worker
+// records the request.
+func (a *agent) setPods(_ context.Context, pods []*corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	added := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
@@ -105,18 +106,19 @@ func (a *agent) desired(_ context.Context, pods []*corev1.Pod) {
 		return known
 	})
 	a.pods.SetPods(pods)
-	a.read = true
+	a.sourcesReady = true
 	a.workers.SyncKnownPods(a.pods.GetPods)
 	for _, pod := range added {
 		a.workers.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
 	}
 }
 
-// sweep has the workers forget what has ended, and begins again with what is back.
-func (a *agent) sweep() {
+// housekeeping deletes the workers of pods that have ended, and starts workers for desired pods
+// that have none.
+func (a *agent) housekeeping() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.read {
+	if !a.sourcesReady {
 		return
 	}
 	known := a.workers.SyncKnownPods(a.pods.GetPods)
@@ -127,8 +129,9 @@ func (a *agent) sweep() {
 	}
 }
 
-// sweeps repeats the sweep, because pods end between two changes of the manifests.
-func (a *agent) sweeps(ctx context.Context) error {
+// runHousekeeping calls housekeeping every second until ctx is done, because pods end between two
+// changes of the manifests.
+func (a *agent) runHousekeeping(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -136,19 +139,19 @@ func (a *agent) sweeps(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			a.sweep()
+			a.housekeeping()
 		}
 	}
 }
 
-// changed wakes the worker of a pod in which something has changed.
-func (a *agent) changed(_ context.Context, e pleg.Event) {
+// podChanged wakes the worker of a pod that has changed in the runtime.
+func (a *agent) podChanged(_ context.Context, e pleg.Event) {
 	if pod, ok := a.pods.GetPodByUID(e.PodUID); ok {
 		a.workers.UpdatePod(podworker.Update{Type: podworker.Sync, Pod: pod})
 	}
 }
 
-// refresh looks at a pod in the runtime now.
+// refresh relists a pod and returns its new state.
 func (a *agent) refresh(ctx context.Context, uid types.UID) (*podcache.Status, error) {
 	now := time.Now()
 	if err := a.pleg.RelistPod(ctx, uid); err != nil {
@@ -157,20 +160,20 @@ func (a *agent) refresh(ctx context.Context, uid types.UID) (*podcache.Status, e
 	return a.cache.GetNewerThan(ctx, uid, now)
 }
 
-// say computes a pod's status after each turn of its worker.
-func (a *agent) say(ctx context.Context, turn podworker.TurnInfo) {
+// updateStatus computes a pod's status after each sync.
+func (a *agent) updateStatus(ctx context.Context, turn podworker.TurnInfo) {
 	if turn.Pod == nil {
 		return
 	}
-	seen, _ := a.cache.Get(turn.Pod.UID)
+	observed, _ := a.cache.Get(turn.Pod.UID)
 	previous, _ := a.statuses.GetPodStatus(turn.Pod.UID)
 	a.statuses.SetPodStatus(turn.Pod, status.Generate(status.Input{
-		Pod: turn.Pod, Runtime: seen, Previous: previous, Waiting: a.runner.Waiting(turn.Pod.UID), Enforced: a.runner.Enforced(ctx, turn.Pod.UID),
+		Pod: turn.Pod, Runtime: observed, Previous: previous, Waiting: a.runner.Waiting(turn.Pod.UID), Enforced: a.runner.Enforced(ctx, turn.Pod.UID),
 		Terminal: turn.Phase == podworker.Terminated,
 	}))
 }
 
-// line is a status in a few words.
+// line returns a status as one line of text.
 func line(s corev1.PodStatus) (words string) {
 	words = string(s.Phase)
 	for _, c := range s.ContainerStatuses {

@@ -43,7 +43,7 @@ spec:
   containers: [{name: main, image: "demo/crash:1"}]
 `
 
-// TestAgent has pods run, end, crash and go, by their manifests alone.
+// TestAgent adds and deletes manifests of pods that run, complete and crash.
 func TestAgent(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "pods.yaml"), []byte(manifests), 0o600))
@@ -78,8 +78,8 @@ func TestAgent(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// inBubble runs f with an agent on a node whose programs end after a second or not at
-// all, and with a pod that runs one.
+// inBubble runs f with an agent on a node whose programs exit after a second or never, and
+// with a pod that runs one of them.
 func inBubble(t *testing.T, f func(t *testing.T, a *agent, node *fakecri.Node, pod *corev1.Pod)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -92,7 +92,7 @@ func inBubble(t *testing.T, f func(t *testing.T, a *agent, node *fakecri.Node, p
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		var parts sync.WaitGroup
-		for _, part := range []func(context.Context) error{a.sweeps, a.pleg.Run, a.workers.Run} {
+		for _, part := range []func(context.Context) error{a.runHousekeeping, a.pleg.Run, a.workers.Run} {
 			parts.Go(func() { _ = part(ctx) })
 		}
 		f(t, a, node, &corev1.Pod{
@@ -107,18 +107,18 @@ func inBubble(t *testing.T, f func(t *testing.T, a *agent, node *fakecri.Node, p
 	})
 }
 
-// A manifest comes back within the grace period of its pod, at its end, and after it.
-func TestAgent_PodThatComesBackWhileItEnds(t *testing.T) {
+// The manifest is created again within the grace period of its pod, at its end, and after it.
+func TestAgent_PodDefinedAgainWhileTerminating(t *testing.T) {
 	for _, away := range []time.Duration{time.Millisecond, 4 * time.Second, 5 * time.Second, 5500 * time.Millisecond, time.Minute} {
 		inBubble(t, func(t *testing.T, a *agent, _ *fakecri.Node, pod *corev1.Pod) {
 			t.Helper()
 			runs := func() bool { s, err := a.cache.Get("uid"); return err == nil && s.Running() }
-			a.desired(t.Context(), []*corev1.Pod{pod})
+			a.setPods(t.Context(), []*corev1.Pod{pod})
 			time.Sleep(3 * time.Second)
 			require.True(t, runs())
-			a.desired(t.Context(), nil)
+			a.setPods(t.Context(), nil)
 			time.Sleep(away)
-			a.desired(t.Context(), []*corev1.Pod{pod})
+			a.setPods(t.Context(), []*corev1.Pod{pod})
 			time.Sleep(time.Minute)
 			require.True(t, runs(), "away for %v", away)
 			require.False(t, a.workers.IsPodTerminationRequested("uid"), "away for %v", away)
@@ -126,12 +126,12 @@ func TestAgent_PodThatComesBackWhileItEnds(t *testing.T) {
 	}
 }
 
-// A pod that has run to completion is not begun again by sweeps.
-func TestAgent_PodThatHasEndedIsNotRunAgain(t *testing.T) {
+// A pod that has run to completion is not started again by housekeeping.
+func TestAgent_CompletedPodIsNotStartedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, a *agent, node *fakecri.Node, pod *corev1.Pod) {
 		t.Helper()
 		pod.Spec.RestartPolicy, pod.Spec.Containers[0].Image = corev1.RestartPolicyNever, "job:1"
-		a.desired(t.Context(), []*corev1.Pod{pod})
+		a.setPods(t.Context(), []*corev1.Pod{pod})
 		time.Sleep(time.Minute)
 		made := 0
 		for _, call := range node.Calls() {

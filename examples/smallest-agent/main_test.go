@@ -31,7 +31,7 @@ spec:
   containers: [{name: work, image: "demo/job:1"}]
 `
 
-// TestRun has pods run and end, by their manifests alone.
+// TestRun adds and deletes manifests.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "pods.yaml"), []byte(manifests), 0o600))

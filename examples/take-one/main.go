@@ -1,5 +1,5 @@
-// Take-one takes one manager and nothing else: it watches whether something answers,
-// with the thresholds, periods and handlers of a readiness probe.
+// Take-one uses a single manager: it probes a server on port 8080 as a readiness probe does, with
+// its period, threshold and handler, and prints each change of the result.
 package main
 
 import (
@@ -24,8 +24,8 @@ func main() {
 	}
 }
 
-// watch tells of every change until ctx is done.
-func watch(ctx context.Context, host string, port int, tell func(prober.Change)) error {
+// watch probes a server and calls report for each change of the result, until ctx is done.
+func watch(ctx context.Context, host string, port int, report func(prober.Change)) error {
 	probe := &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 3}
 	probe.HTTPGet = &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt(port)}
 	pod := &corev1.Pod{}
@@ -45,7 +45,7 @@ func watch(ctx context.Context, host string, port int, tell func(prober.Change))
 	done := make(chan error, 1)
 	go func() { done <- probes.Run(ctx) }()
 	for c := range changes {
-		tell(c)
+		report(c)
 	}
 	return <-done
 }

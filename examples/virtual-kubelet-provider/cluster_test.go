@@ -16,8 +16,8 @@ import (
 	provider "github.com/kubeparts/kubeparts/examples/virtual-kubelet-provider"
 )
 
-// TestUnderVirtualKubelet has virtual-kubelet's own controller bring a pod from an
-// API server, which is in memory, and its statuses back.
+// TestUnderVirtualKubelet runs the provider with virtual-kubelet's own controller and an API
+// server in memory.
 func TestUnderVirtualKubelet(t *testing.T) {
 	toy := &provider.Toy{Programs: map[string]provider.Program{"crash": {Main: crash(1)}}}
 	p, err := provider.New(toy)

@@ -1,13 +1,13 @@
-// Package provider is a provider for virtual-kubelet that does what a kubelet does
-// with containers: probes, restarts, back-off, graceful ends, statuses, garbage
-// collection. It needs somewhere to run them, a [Machine] of five methods.
+// Package provider is a provider for virtual-kubelet that manages containers as a kubelet
+// does: probes, restarts, back-off, graceful termination, statuses, garbage collection. It
+// runs the containers on a [Machine], an interface of five methods.
 //
-// virtual-kubelet brings pods from the API server and statuses back, and leaves
-// what lies between to its providers. Probes, restarts, back-off and collection are
-// in gains.go, some 60 lines of code; the rest is what any provider has:
+// virtual-kubelet gets pods from the API server and writes their statuses. Its providers do
+// everything else. Probes, restarts, back-off and garbage collection are in gains.go, about
+// 60 lines of code; the rest is what any provider has:
 //
-//   - ending.go: how pods end, and what is said of them;
+//   - ending.go: the termination of pods, and their statuses;
 //   - provider.go: the methods that virtual-kubelet calls;
-//   - machine.go: what the provider runs containers on;
-//   - toy.go: one of those that runs Go functions, for tests and trials.
+//   - machine.go: the interface that runs containers;
+//   - toy.go: an implementation that runs Go functions, for tests and trials.
 package provider

@@ -13,7 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// SyncTerminatingPod stops what runs, within the pod's grace.
+// SyncTerminatingPod stops the running containers of a pod within its grace period.
 func (s syncer) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error {
 	s.probes.StopLivenessAndStartup(t.Pod.UID)
 	var running []lifecycle.ContainerState
@@ -31,30 +31,31 @@ func (s syncer) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error 
 			return s.machine.Stop(ctx, ids[name], grace)
 		},
 	})
-	s.say(t.Pod, nil, err == nil)
+	s.updateStatus(t.Pod, nil, err == nil)
 	return err
 }
 
-// SyncTerminatedPod says the last word: virtual-kubelet waits for it to delete the pod.
+// SyncTerminatedPod publishes the final status, after which virtual-kubelet deletes the pod.
 func (s syncer) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error {
 	s.probes.RemovePod(t.Pod.UID)
 	s.statuses.TerminatePod(t.Pod)
 	return s.collect(ctx, t.Pod.UID)
 }
 
-// SyncTerminatingRuntimePod is for pods that only the machine knows. This one has none.
+// SyncTerminatingRuntimePod does nothing: this provider has no pods that only the machine knows.
 func (s syncer) SyncTerminatingRuntimePod(context.Context, podworker.Turn) error { return nil }
 
-// say computes the pod's status and keeps it, which tells virtual-kubelet of changes.
-func (s syncer) say(pod *corev1.Pod, waiting map[string]corev1.ContainerStateWaiting, ended bool) corev1.PodStatus {
-	seen, _ := s.view.Get(pod.UID)
+// updateStatus computes and stores the pod's status. The status manager notifies virtual-kubelet if
+// it has changed.
+func (s syncer) updateStatus(pod *corev1.Pod, waiting map[string]corev1.ContainerStateWaiting, ended bool) corev1.PodStatus {
+	observed, _ := s.view.Get(pod.UID)
 	previous, _ := s.statuses.GetPodStatus(pod.UID)
-	said, _ := s.statuses.SetPodStatus(pod, status.Generate(status.Input{
-		Pod: pod, Runtime: seen, RuntimeName: "toy", Previous: previous, Waiting: waiting, Terminal: ended, Now: time.Now(),
+	result, _ := s.statuses.SetPodStatus(pod, status.Generate(status.Input{
+		Pod: pod, Runtime: observed, RuntimeName: "toy", Previous: previous, Waiting: waiting, Terminal: ended, Now: time.Now(),
 		Probes: func(container, id string) (startup, readiness status.ProbeResult) {
 			st, rd := s.probes.Probed(pod.UID, container, id)
 			return status.ProbeResult(st), status.ProbeResult(rd)
 		},
 	}))
-	return said
+	return result
 }

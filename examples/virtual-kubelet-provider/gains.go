@@ -17,11 +17,11 @@ import (
 	"github.com/kubeparts/kubeparts/prober"
 )
 
-// syncer is a worker's turn with a pod: what the provider gains.
+// syncer implements the syncs of a pod worker.
 type syncer struct{ *Provider }
 
-// SyncPod starts what is to run, and says what there is. It is terminal when all has
-// ended and nothing comes again.
+// SyncPod starts and restarts the containers of a pod, and updates its status. terminal reports
+// whether all containers have ended and none will be restarted.
 func (s syncer) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, err error) {
 	s.probes.AddPod(t.Pod)
 	waiting := map[string]corev1.ContainerStateWaiting{}
@@ -31,11 +31,11 @@ func (s syncer) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, e
 	}
 	s.probes.Refresh(t.Pod.UID)
 	errs = append(errs, s.collect(ctx, t.Pod.UID))
-	return podspec.IsTerminal(s.say(t.Pod, waiting, false).Phase), errors.Join(errs...)
+	return podspec.IsTerminal(s.updateStatus(t.Pod, waiting, false).Phase), errors.Join(errs...)
 }
 
-// syncContainer starts a container, kills it for its probes, restarts it by the pod's
-// policy, or has it wait for that.
+// syncContainer starts a container, kills it if a probe has failed, or restarts it if the restart
+// policy requires it. During a back-off it sets the container's entry in waiting.
 func (s syncer) syncContainer(ctx context.Context, t podworker.Turn, c *corev1.Container, waiting map[string]corev1.ContainerStateWaiting) error {
 	last, key := t.Status.Container(c.Name), string(t.Pod.UID)+"/"+c.Name
 	switch {
@@ -60,7 +60,7 @@ func (s syncer) syncContainer(ctx context.Context, t podworker.Turn, c *corev1.C
 	return s.machine.Start(ctx, t.Pod, c, podcache.RestartCount(last)+1)
 }
 
-// failed returns the probe for which a container has to go, if there is one.
+// failed returns the startup or liveness probe that has failed, or nil.
 func (s syncer) failed(uid types.UID, c *corev1.Container, id string) *corev1.Probe {
 	for kind, probe := range map[prober.Kind]*corev1.Probe{prober.Startup: c.StartupProbe, prober.Liveness: c.LivenessProbe} {
 		if s.probes.Result(prober.Key{PodUID: uid, Container: c.Name, Kind: kind}, id) == prober.Failure {
@@ -70,15 +70,14 @@ func (s syncer) failed(uid types.UID, c *corev1.Container, id string) *corev1.Pr
 	return nil
 }
 
-// collect removes what has ended and nobody needs: all but the newest of each name, and
-// those too once the pod is deleted.
+// collect removes exited containers, except the newest of each name while the pod exists.
 func (s syncer) collect(ctx context.Context, uid types.UID) error {
 	in := containergc.Input{Now: time.Now(), Pods: s.workers}
-	seen, _ := s.view.Get(uid)
-	for _, c := range seen.Containers {
-		of := containergc.ContainerFromStatus(c, "")
-		of.PodUID, of.Name = uid, podcache.ContainerName(c)
-		in.Snapshot.Containers = append(in.Snapshot.Containers, of)
+	observed, _ := s.view.Get(uid)
+	for _, c := range observed.Containers {
+		dead := containergc.ContainerFromStatus(c, "")
+		dead.PodUID, dead.Name = uid, podcache.ContainerName(c)
+		in.Snapshot.Containers = append(in.Snapshot.Containers, dead)
 	}
 	var errs []error
 	for _, o := range containergc.Decide(in).Removals() {

@@ -13,23 +13,23 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// Machine runs containers: a cloud's API, a hypervisor, an HPC queue. Methods are
-// called for many pods at once.
+// Machine runs containers, for example through a cloud's API, a hypervisor or an HPC queue. Its
+// methods are called concurrently.
 type Machine interface {
-	// Start starts a container and returns when it runs.
+	// Start starts a container and returns when it is running.
 	Start(ctx context.Context, pod *corev1.Pod, c *corev1.Container, restarts int) error
-	// Stop asks a container to end, makes it after grace, and returns when it has.
+	// Stop requests a container to stop, kills it after grace, and returns when it has ended.
 	Stop(ctx context.Context, id string, grace time.Duration) error
-	// Remove forgets a container that has ended.
+	// Remove deletes a container that has ended.
 	Remove(ctx context.Context, id string) error
 	// Exec runs a command in a container and returns its exit code.
 	Exec(ctx context.Context, id string, command []string, output io.Writer) (int32, error)
-	// Containers returns what there is of a pod, running or ended.
+	// Containers returns the running and ended containers of a pod.
 	Containers(uid types.UID) []Container
 }
 
-// Container is what a Machine knows of a container. Restarts is how often those of
-// the same name in its pod were restarted before it.
+// Container is the state of a container. Restarts is the number of earlier containers of the same
+// name in its pod.
 type Container struct {
 	ID, Name              string
 	Restarts              int
@@ -38,12 +38,12 @@ type Container struct {
 	ExitCode              int32
 }
 
-// view shows a machine in the words that Kubeparts has for what a runtime says: CRI's.
-// It asks each time, so what it says is always new. A machine that is asked over a
-// network has a podcache.Cache in its place.
+// view returns the state of a machine in the form that Kubeparts needs, that of CRI. It queries the
+// machine for each call, so that its answers are always current. If queries are slow, as over a
+// network, use a podcache.Cache instead.
 type view struct{ machine Machine }
 
-// Get returns what there is of the pod now.
+// Get returns the current state of a pod.
 func (v view) Get(uid types.UID) (*podcache.Status, error) {
 	s := &podcache.Status{UID: uid}
 	for _, c := range v.machine.Containers(uid) {
@@ -65,10 +65,10 @@ func (v view) Get(uid types.UID) (*podcache.Status, error) {
 	return s, nil
 }
 
-// Known is always true, because Get asks the machine.
+// Known returns true, because Get queries the machine.
 func (v view) Known(types.UID) bool { return true }
 
-// GetNewerThan is the same: now is newer than any time that has been.
+// GetNewerThan returns the same as Get, because the current state is newer than any earlier time.
 func (v view) GetNewerThan(_ context.Context, uid types.UID, _ time.Time) (*podcache.Status, error) {
 	return v.Get(uid)
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// Provider is what virtual-kubelet asks: a node.PodLifecycleHandler and a
-// node.PodNotifier. Make it with New, and have Run beside the PodController.
+// Provider implements node.PodLifecycleHandler and node.PodNotifier of virtual-kubelet. Create it
+// with [New], and call Run while the PodController runs.
 type Provider struct {
 	machine  Machine
 	view     view
@@ -31,7 +31,7 @@ type Provider struct {
 	statuses *status.Manager
 }
 
-// New returns a provider of the machine's containers. Nothing runs yet.
+// New returns a provider that runs containers on machine. It starts nothing.
 func New(machine Machine) (p *Provider, err error) {
 	p = &Provider{machine: machine, view: view{machine}, pods: podmanager.New()}
 	var errs [4]error
@@ -44,7 +44,7 @@ func New(machine Machine) (p *Provider, err error) {
 	return p, errors.Join(errs[:]...)
 }
 
-// Run keeps the pods as they should be until ctx is done.
+// Run runs the pod workers and probes until ctx is done.
 func (p *Provider) Run(ctx context.Context) error {
 	changes := p.probes.Results(ctx)
 	var parts sync.WaitGroup
@@ -61,7 +61,7 @@ func (p *Provider) Run(ctx context.Context) error {
 	return errors.Join(errs[:]...)
 }
 
-// Changed is for the machine to call when a container of the pod has ended.
+// Changed must be called by the machine when a container of the pod has ended.
 func (p *Provider) Changed(uid types.UID) {
 	p.probes.Refresh(uid)
 	p.wake(uid)
@@ -73,7 +73,7 @@ func (p *Provider) wake(uid types.UID) {
 	}
 }
 
-// CreatePod takes a pod that is to run.
+// CreatePod starts a pod. It does not wait for it.
 func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	if len(pod.Spec.InitContainers) > 0 {
 		return errdefs.InvalidInput("init containers are not supported")
@@ -83,18 +83,18 @@ func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// UpdatePod takes another version of it.
+// UpdatePod replaces a pod by a new version.
 func (p *Provider) UpdatePod(_ context.Context, pod *corev1.Pod) error {
 	p.pods.UpdatePod(pod)
 	p.workers.UpdatePod(podworker.Update{Type: podworker.Change, Pod: pod})
 	return nil
 }
 
-// DeletePod begins to end a pod and does not wait. What becomes of it is told to
-// whom NotifyPods was given; a second call may only shorten the grace period.
+// DeletePod starts the termination of a pod and does not wait for it. Its progress is reported to
+// the function of NotifyPods. A second call can only shorten the grace period.
 func (p *Provider) DeletePod(_ context.Context, pod *corev1.Pod) error {
 	if _, ok := p.pods.GetPodByUID(pod.UID); !ok {
-		return errdefs.NotFoundf("pod %s/%s is not here", pod.Namespace, pod.Name)
+		return errdefs.NotFoundf("pod %s/%s not found", pod.Namespace, pod.Name)
 	}
 	if pod.DeletionTimestamp == nil {
 		pod = pod.DeepCopy()
@@ -102,17 +102,18 @@ func (p *Provider) DeletePod(_ context.Context, pod *corev1.Pod) error {
 	}
 	p.pods.UpdatePod(pod)
 	p.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: pod})
-	p.forget(pod.UID) // one that ended by itself has no more turns
+	p.forget(pod.UID) // a pod that completed by itself is not synced again
 	return nil
 }
 
-// moved forgets a pod that was deleted, once it has finished.
+// moved deletes the state of a deleted pod when it has finished.
 func (p *Provider) moved(uid types.UID, _ *corev1.Pod, phase podworker.Phase) {
 	if phase == podworker.Finished {
 		p.forget(uid)
 	}
 }
 
+// forget deletes the state of a pod that was deleted and has finished.
 func (p *Provider) forget(uid types.UID) {
 	pod, ok := p.pods.GetPodByUID(uid)
 	if !ok || pod.DeletionTimestamp == nil || !p.workers.ShouldPodBeFinished(uid) {
@@ -130,12 +131,12 @@ func (p *Provider) forget(uid types.UID) {
 func (p *Provider) GetPod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
 	pod, ok := p.pods.GetPodByName(namespace, name)
 	if !ok {
-		return nil, errdefs.NotFoundf("pod %s/%s is not here", namespace, name)
+		return nil, errdefs.NotFoundf("pod %s/%s not found", namespace, name)
 	}
 	return p.shown(pod), nil
 }
 
-// GetPodStatus returns its status alone.
+// GetPodStatus returns the status of a pod.
 func (p *Provider) GetPodStatus(ctx context.Context, namespace, name string) (*corev1.PodStatus, error) {
 	pod, err := p.GetPod(ctx, namespace, name)
 	if err != nil {
@@ -160,7 +161,7 @@ func (p *Provider) shown(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// NotifyPods has notify called with each pod whose status has changed.
+// NotifyPods registers notify, which is called with a pod each time its status has changed.
 func (p *Provider) NotifyPods(_ context.Context, notify func(*corev1.Pod)) {
 	p.statuses.Subscribe(status.Observer{StatusChanged: func(c status.Change) {
 		pod := c.Pod.DeepCopy()
@@ -169,10 +170,11 @@ func (p *Provider) NotifyPods(_ context.Context, notify func(*corev1.Pod)) {
 	}})
 }
 
-// target tells the prober of a container.
+// target returns the state of a container for the prober. It returns false if the container does
+// not exist.
 func (p *Provider) target(uid types.UID, container string) (prober.Target, bool) {
-	seen, _ := p.view.Get(uid)
-	c := seen.Container(container)
+	observed, _ := p.view.Get(uid)
+	c := observed.Container(container)
 	if c == nil {
 		return prober.Target{}, false
 	}
@@ -183,10 +185,10 @@ func (p *Provider) target(uid types.UID, container string) (prober.Target, bool)
 	return t, true
 }
 
-// commands runs those of exec probes.
+// commands runs the commands of exec probes.
 type commands struct{ machine Machine }
 
-// Exec is for [prober.Runner].
+// Exec implements [prober.Runner].
 func (c commands) Exec(ctx context.Context, r prober.ExecRequest) (int32, error) {
 	return c.machine.Exec(ctx, r.ContainerID, r.Command, r.Output)
 }

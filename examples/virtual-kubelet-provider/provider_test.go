@@ -22,7 +22,7 @@ import (
 	provider "github.com/kubeparts/kubeparts/examples/virtual-kubelet-provider"
 )
 
-// What virtual-kubelet asks for.
+// The interfaces of virtual-kubelet.
 var (
 	_ node.PodLifecycleHandler = (*provider.Provider)(nil)
 	_ node.PodNotifier         = (*provider.Provider)(nil)
@@ -30,8 +30,8 @@ var (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is a provider at work, and what it told virtual-kubelet of its pods, with
-// when: "2s Running ready=1/1 restarts=0".
+// bench is a running provider, and the statuses that it reported to virtual-kubelet, with
+// their times: "2s Running ready=1/1 restarts=0".
 type bench struct {
 	*provider.Provider
 	t     *testing.T
@@ -41,8 +41,7 @@ type bench struct {
 	told []string
 }
 
-// run calls f with a provider of these programs, in a bubble whose clock goes on
-// when nothing else does.
+// run calls f with a provider of these programs, in a synctest bubble.
 func run(t *testing.T, programs map[string]provider.Program, f func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -66,20 +65,20 @@ func run(t *testing.T, programs map[string]provider.Program, f func(b *bench)) {
 	})
 }
 
-// heard returns what the provider has told so far.
+// heard returns the statuses that the provider has reported so far.
 func (b *bench) heard() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.told)
 }
 
-// at waits until d after the beginning, and until all is quiet then.
+// at waits until d after the start, and until all goroutines are idle.
 func (b *bench) at(d time.Duration) {
 	time.Sleep(time.Until(b.began.Add(d)))
 	synctest.Wait()
 }
 
-// status asks as virtual-kubelet does.
+// status returns a pod's status, as virtual-kubelet requests it.
 func (b *bench) status(name string) string {
 	b.t.Helper()
 	pod, err := b.GetPod(b.t.Context(), "default", name)
@@ -125,13 +124,13 @@ func newPod(name, image string, change ...func(*corev1.PodSpec)) *corev1.Pod {
 	return pod
 }
 
-// forever runs until it is asked to end.
+// forever runs until it is stopped.
 func forever(ctx context.Context) int32 {
 	<-ctx.Done()
 	return 0
 }
 
-// crash ends with code after a second.
+// crash exits with code after a second.
 func crash(code int32) func(context.Context) int32 {
 	return func(ctx context.Context) int32 {
 		select {
@@ -156,7 +155,7 @@ func execProbe(change ...func(*corev1.Probe)) *corev1.Probe {
 	return p
 }
 
-func TestACrashIsRestartedAndBacksOff(t *testing.T) {
+func TestProvider_RestartsACrashWithBackoff(t *testing.T) {
 	run(t, map[string]provider.Program{"crash": {Main: crash(3)}}, func(b *bench) {
 		require.NoError(t, b.CreatePod(t.Context(), newPod("web", "crash")))
 		b.at(25 * time.Second)
@@ -177,7 +176,7 @@ func TestACrashIsRestartedAndBacksOff(t *testing.T) {
 	})
 }
 
-func TestDeadContainersAreCollected(t *testing.T) {
+func TestProvider_RemovesDeadContainers(t *testing.T) {
 	toy := &provider.Toy{Programs: map[string]provider.Program{"crash": {Main: crash(1)}}}
 	synctest.Test(t, func(t *testing.T) {
 		p, err := provider.New(toy)
@@ -201,7 +200,7 @@ func TestDeadContainersAreCollected(t *testing.T) {
 	})
 }
 
-func TestAFailedLivenessProbeRestarts(t *testing.T) {
+func TestProvider_RestartsAfterAFailedLivenessProbe(t *testing.T) {
 	var sick atomic.Bool
 	programs := map[string]provider.Program{"web": {Main: forever, Exec: func([]string, io.Writer) int32 {
 		if sick.Load() {
@@ -223,7 +222,7 @@ func TestAFailedLivenessProbeRestarts(t *testing.T) {
 	})
 }
 
-func TestReadinessIsTheProbes(t *testing.T) {
+func TestProvider_ReadinessFollowsTheProbe(t *testing.T) {
 	var ready atomic.Bool
 	programs := map[string]provider.Program{"web": {Main: forever, Exec: func([]string, io.Writer) int32 {
 		if ready.Load() {
@@ -246,7 +245,7 @@ func TestReadinessIsTheProbes(t *testing.T) {
 	})
 }
 
-func TestAStartupProbeGatesAndKills(t *testing.T) {
+func TestProvider_StartupProbe(t *testing.T) {
 	programs := map[string]provider.Program{"slow": {Main: forever, Exec: func([]string, io.Writer) int32 { return 1 }}}
 	run(t, programs, func(b *bench) {
 		require.NoError(t, b.CreatePod(t.Context(), newPod("web", "slow", func(s *corev1.PodSpec) {
@@ -259,7 +258,7 @@ func TestAStartupProbeGatesAndKills(t *testing.T) {
 	})
 }
 
-func TestAPodThatIsDone(t *testing.T) {
+func TestProvider_PodCompletes(t *testing.T) {
 	for policy, want := range map[corev1.RestartPolicy]string{
 		corev1.RestartPolicyNever:     "Failed ready=0/1 restarts=0 exit=7",
 		corev1.RestartPolicyOnFailure: "Running ready=0/1 restarts=1 CrashLoopBackOff",
@@ -279,7 +278,7 @@ func TestAPodThatIsDone(t *testing.T) {
 	}
 }
 
-func TestDeletion(t *testing.T) {
+func TestProvider_DeletePod(t *testing.T) {
 	for name, tc := range map[string]struct {
 		main func(context.Context) int32
 		last string
@@ -305,7 +304,7 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
-func TestWhatItDoesNotHave(t *testing.T) {
+func TestProvider_UnsupportedPods(t *testing.T) {
 	run(t, nil, func(b *bench) {
 		err := b.CreatePod(t.Context(), newPod("web", "web", func(s *corev1.PodSpec) { s.InitContainers = s.Containers }))
 		require.True(t, errdefs.IsInvalidInput(err))

@@ -15,9 +15,9 @@ import (
 
 // Toy is a Machine whose containers are Go functions.
 type Toy struct {
-	// Programs are what images do.
+	// Programs are the programs of the images, by image.
 	Programs map[string]Program
-	// Changed is called when a container has ended.
+	// Changed is called with the pod's UID when a container has ended. Optional.
 	Changed func(types.UID)
 
 	mu      sync.Mutex
@@ -26,11 +26,11 @@ type Toy struct {
 	running sync.WaitGroup
 }
 
-// Program is what an image does.
+// Program is the program of an image.
 type Program struct {
-	// Main runs until it returns its exit code. It should when ctx is done.
+	// Main runs the container and returns its exit code. It should return when ctx is done.
 	Main func(ctx context.Context) int32
-	// Exec answers commands with exit codes. Without it they succeed.
+	// Exec runs a command and returns its exit code. Default: all commands succeed.
 	Exec func(command []string, output io.Writer) int32
 }
 
@@ -66,7 +66,7 @@ func (m *Toy) Start(ctx context.Context, pod *corev1.Pod, c *corev1.Container, r
 	return nil
 }
 
-// ended notes the end of a process, if that has not come otherwise.
+// ended records the end of a process, unless it is recorded already.
 func (m *Toy) ended(p *process, code int32) {
 	m.mu.Lock()
 	first := p.Running
@@ -81,7 +81,7 @@ func (m *Toy) ended(p *process, code int32) {
 	}
 }
 
-// Stop cancels Main's context. A function that goes on after grace is given up.
+// Stop cancels Main's context. If Main does not return within grace, the container counts as killed.
 func (m *Toy) Stop(ctx context.Context, id string, grace time.Duration) error {
 	m.mu.Lock()
 	p, ok := m.all[id]
@@ -102,7 +102,7 @@ func (m *Toy) Stop(ctx context.Context, id string, grace time.Duration) error {
 	return nil
 }
 
-// Remove forgets a container.
+// Remove deletes a container.
 func (m *Toy) Remove(_ context.Context, id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,7 +110,7 @@ func (m *Toy) Remove(_ context.Context, id string) error {
 	return nil
 }
 
-// Exec asks the container's program.
+// Exec runs a command in the container's program.
 func (m *Toy) Exec(_ context.Context, id string, command []string, output io.Writer) (int32, error) {
 	m.mu.Lock()
 	p, ok := m.all[id]
@@ -136,7 +136,7 @@ func (m *Toy) Containers(uid types.UID) (all []Container) {
 	return all
 }
 
-// Close stops everything and waits for it.
+// Close stops all containers and waits until they have ended.
 func (m *Toy) Close() {
 	m.mu.Lock()
 	for _, p := range m.all {

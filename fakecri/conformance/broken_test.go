@@ -18,8 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// twist makes a call, or does something else, in a runtime that is not as it
-// should be.
+// twist executes a call in a runtime with a defect.
 type twist func(method string, request, reply any, call func() error) error
 
 // twisted is a connection to such a runtime.
@@ -68,7 +67,7 @@ func answer[R any](method string, change func(R)) twist {
 	}
 }
 
-// ask changes what the runtime hears.
+// ask changes the request that the runtime gets.
 func ask[R any](method string, change func(R)) twist {
 	return func(m string, request, _ any, call func() error) error {
 		if r, ok := request.(R); ok && m == method {
@@ -138,7 +137,7 @@ func onlyOnce(method string) twist {
 	})
 }
 
-// status and friends change what statuses and lists show.
+// status and the functions below change statuses and lists.
 func status(change func(*runtimeapi.ContainerStatus)) twist {
 	return answer("ContainerStatus", func(r *runtimeapi.ContainerStatusResponse) { change(r.GetStatus()) })
 }
@@ -201,8 +200,7 @@ func keepEvents(*runtimeapi.ContainerEventResponse) bool { return true }
 
 func untouched(_ string, _, _ any, call func() error) error { return call() }
 
-// twists are runtimes with one defect each: which check finds it, and what that
-// says.
+// twists returns runtimes with one defect each, the check that finds it, and its message.
 func twists() []struct {
 	check, breaks string
 	twist         twist
@@ -211,105 +209,105 @@ func twists() []struct {
 		check, breaks string
 		twist         twist
 	}{
-		{"node/version", "agent: speaks v1", answer("Version", func(r *runtimeapi.VersionResponse) { r.RuntimeApiVersion = "v1alpha2" })},
-		{"node/version", "agent: cannot name", answer("Version", func(r *runtimeapi.VersionResponse) { r.RuntimeName = "" })},
-		{"node/ready", "agent: the node never becomes ready", answer("Status", func(r *runtimeapi.StatusResponse) { r.Status.Conditions = r.Status.Conditions[:1] })},
-		{"node/cgroup-driver", "podrunner: cannot tell how pods' cgroups", fail("RuntimeConfig", codes.Internal)},
+		{"node/version", "agent: supports v1 of the CRI only", answer("Version", func(r *runtimeapi.VersionResponse) { r.RuntimeApiVersion = "v1alpha2" })},
+		{"node/version", "agent: cannot report the name and version of its runtime", answer("Version", func(r *runtimeapi.VersionResponse) { r.RuntimeName = "" })},
+		{"node/ready", "agent: the node never becomes ready, because of the runtime condition ", answer("Status", func(r *runtimeapi.StatusResponse) { r.Status.Conditions = r.Status.Conditions[:1] })},
+		{"node/cgroup-driver", "podrunner: cannot get the cgroup driver, which decides the names of pods' cgroups", fail("RuntimeConfig", codes.Internal)},
 
-		{"sandbox/life", "podworker: a pod that was stopped counts as running", podStatus(func(s *runtimeapi.PodSandboxStatus) { s.State = runtimeapi.PodSandboxState_SANDBOX_READY })},
-		{"sandbox/life", "podrunner: kills and makes again", podStatus(func(s *runtimeapi.PodSandboxStatus) { s.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY })},
-		{"sandbox/life", "status: the pod has no IP", podStatus(func(s *runtimeapi.PodSandboxStatus) { s.Network = nil })},
-		{"sandbox/life", "pleg: inspects a pod that is gone", failing("PodSandboxStatus", codes.Unknown)},
-		{"sandbox/life", "podrunner: no pod can be made", fail("RunPodSandbox", codes.Internal)},
-		{"sandbox/says-what-it-was-given", "podcache: a pod is filed under", podStatus(func(s *runtimeapi.PodSandboxStatus) { s.Metadata.Uid = "" })},
-		{"sandbox/says-what-it-was-given", "pleg: a pod whose labels", podStatus(func(s *runtimeapi.PodSandboxStatus) { delete(s.Labels, labelName) })},
-		{"sandbox/says-what-it-was-given", "podrunner: what is noted", podStatus(func(s *runtimeapi.PodSandboxStatus) { s.Annotations[annotation] = "{}" })},
-		{"sandbox/says-what-it-was-given", "not nanoseconds", podStatus(func(s *runtimeapi.PodSandboxStatus) { s.CreatedAt /= 1e9 })},
-		{"sandbox/name-is-reserved-until-removal", "podrunner: a pod that it made and lost sight of", swallow("RunPodSandbox")},
+		{"sandbox/lifecycle", "podworker: treats a stopped pod as running, so the pod never terminates", podStatus(func(s *runtimeapi.PodSandboxStatus) { s.State = runtimeapi.PodSandboxState_SANDBOX_READY })},
+		{"sandbox/lifecycle", "podrunner: recreates a pod again and again, because its sandbox is never ready", podStatus(func(s *runtimeapi.PodSandboxStatus) { s.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY })},
+		{"sandbox/lifecycle", "status: the pod has no IP", podStatus(func(s *runtimeapi.PodSandboxStatus) { s.Network = nil })},
+		{"sandbox/lifecycle", "pleg: inspects a removed pod for ever, because its status is not NotFound", failing("PodSandboxStatus", codes.Unknown)},
+		{"sandbox/lifecycle", "podrunner: cannot create a pod", fail("RunPodSandbox", codes.Internal)},
+		{"sandbox/status-shows-config", "podcache: stores a pod under a wrong name", podStatus(func(s *runtimeapi.PodSandboxStatus) { s.Metadata.Uid = "" })},
+		{"sandbox/status-shows-config", "pleg: ignores a pod whose labels differ from those of its config", podStatus(func(s *runtimeapi.PodSandboxStatus) { delete(s.Labels, labelName) })},
+		{"sandbox/status-shows-config", "podrunner: loses the data in annotations", podStatus(func(s *runtimeapi.PodSandboxStatus) { s.Annotations[annotation] = "{}" })},
+		{"sandbox/status-shows-config", "status, podrunner: restarts at the wrong time, because timestamps are not nanoseconds since 1970", podStatus(func(s *runtimeapi.PodSandboxStatus) { s.CreatedAt /= 1e9 })},
+		{"sandbox/name-is-reserved-until-removal", "podrunner: runs a pod twice after it missed the response to its creation", swallow("RunPodSandbox")},
 		{"sandbox/stop-and-remove-again", "podrunner: StopPodSandbox fails", onlyOnce("StopPodSandbox")},
 		{"sandbox/stop-and-remove-again", "podrunner: RemovePodSandbox fails", onlyOnce("RemovePodSandbox")},
-		{"sandbox/unknown-ids", "pleg: cannot tell a pod that is gone", failing("PodSandboxStatus", codes.Unknown)},
-		{"sandbox/unknown-ids", "podworker: a pod that is gone already", fail("StopPodSandbox", codes.Unknown)},
-		{"sandbox/stop-ends-its-containers", "pleg: the end of a container is never noticed", ignore("StopPodSandbox")},
-		{"sandbox/remove-takes-all-along", "containergc: containers stay", ignore("RemovePodSandbox")},
-		{"sandbox/addresses-differ", "status, prober: two pods have one address", podStatus(func(s *runtimeapi.PodSandboxStatus) { s.Network.Ip = "10.0.0.1" })},
-		{"sandbox/host-network", "status: takes a pod on the host's network", podStatus(func(s *runtimeapi.PodSandboxStatus) { s.Linux = nil })},
+		{"sandbox/unknown-ids", "pleg: cannot distinguish a removed pod from a failing runtime", failing("PodSandboxStatus", codes.Unknown)},
+		{"sandbox/unknown-ids", "podworker: a pod that was removed already never terminates", fail("StopPodSandbox", codes.Unknown)},
+		{"sandbox/stop-ends-its-containers", "pleg: never detects that a container exited, so it is not restarted", ignore("StopPodSandbox")},
+		{"sandbox/remove-removes-containers", "containergc: containers still exist after their pod was removed", ignore("RemovePodSandbox")},
+		{"sandbox/addresses-differ", "status, prober: two pods have the same address", podStatus(func(s *runtimeapi.PodSandboxStatus) { s.Network.Ip = "10.0.0.1" })},
+		{"sandbox/host-network", "status: treats a pod on the host's network as one with its own address", podStatus(func(s *runtimeapi.PodSandboxStatus) { s.Linux = nil })},
 
-		{"container/life", "podrunner: starts again what runs", ignore("StartContainer")},
-		{"container/life", "podworker: a container still runs", ignore("StopContainer")},
-		{"container/life", "containergc: a container cannot be removed", fail("RemoveContainer", codes.Unknown)},
-		{"container/life", "pleg: inspects a container that is gone", failing("ContainerStatus", codes.Unknown)},
-		{"container/life", "pleg: a container that is there has no status", answer("ContainerStatus", func(r *runtimeapi.ContainerStatusResponse) { r.Status = nil })},
-		{"container/says-what-it-was-given", "podcache: a container is filed under", status(func(s *runtimeapi.ContainerStatus) { s.Metadata.Attempt = 0 })},
-		{"container/says-what-it-was-given", "podrunner: restart counts and hashes", status(func(s *runtimeapi.ContainerStatus) { s.Annotations = nil })},
-		{"container/says-what-it-was-given", "containergc: rotates another file", status(func(s *runtimeapi.ContainerStatus) { s.LogPath = path.Base(s.LogPath) })},
-		{"container/says-what-it-was-given", "status, imagegc: cannot tell which image", status(func(s *runtimeapi.ContainerStatus) { s.ImageRef = "" })},
-		{"container/exit-codes-and-reasons", "podrunner: decides on a restart by a wrong", status(func(s *runtimeapi.ContainerStatus) { s.ExitCode++ })},
+		{"container/lifecycle", "podrunner: starts a running container again", ignore("StartContainer")},
+		{"container/lifecycle", "podworker: a container still runs", ignore("StopContainer")},
+		{"container/lifecycle", "containergc: cannot remove a container", fail("RemoveContainer", codes.Unknown)},
+		{"container/lifecycle", "pleg: inspects a removed container for ever", failing("ContainerStatus", codes.Unknown)},
+		{"container/lifecycle", "pleg: an existing container has no status", answer("ContainerStatus", func(r *runtimeapi.ContainerStatusResponse) { r.Status = nil })},
+		{"container/status-shows-config", "podcache: stores a container under a wrong name", status(func(s *runtimeapi.ContainerStatus) { s.Metadata.Attempt = 0 })},
+		{"container/status-shows-config", "podrunner: loses restart counts and hashes, which are annotations", status(func(s *runtimeapi.ContainerStatus) { s.Annotations = nil })},
+		{"container/status-shows-config", "containergc: rotates a file that is not the log", status(func(s *runtimeapi.ContainerStatus) { s.LogPath = path.Base(s.LogPath) })},
+		{"container/status-shows-config", "status, imagegc: cannot find out which image is in use", status(func(s *runtimeapi.ContainerStatus) { s.ImageRef = "" })},
+		{"container/exit-codes-and-reasons", "podrunner: decides about a restart with a wrong exit code", status(func(s *runtimeapi.ContainerStatus) { s.ExitCode++ })},
 		{"container/exit-codes-and-reasons", "status: shows a wrong reason", status(func(s *runtimeapi.ContainerStatus) { s.Reason = "" })},
 		{"container/exit-codes-and-reasons", "podrunner: back-off starts", status(func(s *runtimeapi.ContainerStatus) { s.FinishedAt = 0 })},
-		{"container/starts-once", "podrunner: a container runs twice", swallow("StartContainer")},
-		{"container/name-is-reserved-until-removal", "podrunner: a container that it made and lost", swallow("CreateContainer")},
-		{"container/attempts", "podcache: takes an old attempt", status(func(s *runtimeapi.ContainerStatus) { s.CreatedAt = 1 })},
-		{"container/attempts", "podrunner: a container cannot be restarted", onlyOnce("CreateContainer")},
-		{"container/unknown-ids", "podworker: a pod one of whose containers", fail("StopContainer", codes.Unknown)},
-		{"container/unknown-ids", "podrunner: takes a container that is gone", swallow("StartContainer")},
-		{"container/that-cannot-start", "podrunner: takes a container for started", swallow("StartContainer")},
-		{"container/that-cannot-start", "status: says nothing of why", status(func(s *runtimeapi.ContainerStatus) { s.Message = "" })},
-		{"container/that-cannot-start", "podrunner: back-off starts in 1970", status(func(s *runtimeapi.ContainerStatus) { s.FinishedAt = 0 })},
-		{"container/of-a-missing-image", "podrunner: a container is made without an image", swallow("CreateContainer")},
-		{"container/resources", "podrunner: a resize never ends", ignore("UpdateContainerResources")},
-		{"log/is-written", "agent: cannot show a log", ask("CreateContainer", func(r *runtimeapi.CreateContainerRequest) { r.Config.LogPath += ".txt" })},
-		{"log/is-reopened", "containergc: a rotated log is not written", ignore("ReopenContainerLog")},
+		{"container/starts-once", "podrunner: a container runs twice, so its first exit code is lost", swallow("StartContainer")},
+		{"container/name-is-reserved-until-removal", "podrunner: runs a container twice after it missed the response to its creation", swallow("CreateContainer")},
+		{"container/attempts", "podcache: mistakes an old attempt for the current one", status(func(s *runtimeapi.ContainerStatus) { s.CreatedAt = 1 })},
+		{"container/attempts", "podrunner: cannot restart a container", onlyOnce("CreateContainer")},
+		{"container/unknown-ids", "podworker: a pod never terminates if one of its containers was removed", fail("StopContainer", codes.Unknown)},
+		{"container/unknown-ids", "podrunner: treats a removed container as started", swallow("StartContainer")},
+		{"container/start-error", "podrunner: treats a container that failed to start as started", swallow("StartContainer")},
+		{"container/start-error", "status: does not show why a container failed to start", status(func(s *runtimeapi.ContainerStatus) { s.Message = "" })},
+		{"container/start-error", "podrunner: back-off starts in 1970", status(func(s *runtimeapi.ContainerStatus) { s.FinishedAt = 0 })},
+		{"container/missing-image", "podrunner: creates a container without an image", swallow("CreateContainer")},
+		{"container/resources", "podrunner: a resize never completes, because the status does not show it", ignore("UpdateContainerResources")},
+		{"log/is-written", "agent: cannot read a log that is not in the CRI format", ask("CreateContainer", func(r *runtimeapi.CreateContainerRequest) { r.Config.LogPath += ".txt" })},
+		{"log/is-reopened", "containergc: no new log file is written after a rotation", ignore("ReopenContainerLog")},
 
-		{"stop/lets-it-end", "status: a container that ended as asked", ask("StopContainer", func(r *runtimeapi.StopContainerRequest) { r.Timeout = 0 })},
-		{"stop/kills-after-the-grace", "podworker: a container is killed before", ask("StopContainer", func(r *runtimeapi.StopContainerRequest) { r.Timeout = 0 })},
-		{"stop/kills-after-the-grace", "podworker: a container that ignores SIGTERM", ask("StopContainer", func(r *runtimeapi.StopContainerRequest) { r.Timeout++ })},
-		{"stop/without-grace-kills-at-once", "status, oomwatch: a kill shows", status(func(s *runtimeapi.ContainerStatus) { s.ExitCode = 0 })},
-		{"stop/without-grace-kills-at-once", "eviction: a pod that must go at once", ask("StopContainer", func(r *runtimeapi.StopContainerRequest) { r.Timeout++ })},
-		{"stop/shorter-grace-wins", "eviction: cannot shorten", oneAtATime("StopContainer")},
-		{"stop/cancelled-leaves-it", "podworker: takes a container for stopped", swallow("StopContainer")},
-		{"stop/again-changes-nothing", "status: how a container ended changes", counting()},
-		{"stop/what-never-ran", "podworker: StopContainer fails", fail("StopContainer", codes.Unknown)},
-		{"remove/kills-what-runs", "containergc: a container that runs cannot", fail("RemoveContainer", codes.FailedPrecondition)},
-		{"remove/again", "containergc: fails at what it has removed", onlyOnce("RemoveContainer")},
+		{"stop/graceful", "status: a container that exited after SIGTERM appears to have failed, or never got SIGTERM", ask("StopContainer", func(r *runtimeapi.StopContainerRequest) { r.Timeout = 0 })},
+		{"stop/kills-after-grace-period", "podworker: a container is killed before its grace period is over", ask("StopContainer", func(r *runtimeapi.StopContainerRequest) { r.Timeout = 0 })},
+		{"stop/kills-after-grace-period", "podworker: a container that ignores SIGTERM", ask("StopContainer", func(r *runtimeapi.StopContainerRequest) { r.Timeout++ })},
+		{"stop/without-grace-kills-at-once", "status, oomwatch: the status does not show that a container was killed", status(func(s *runtimeapi.ContainerStatus) { s.ExitCode = 0 })},
+		{"stop/without-grace-kills-at-once", "eviction: a pod with grace period 0 is not stopped at once", ask("StopContainer", func(r *runtimeapi.StopContainerRequest) { r.Timeout++ })},
+		{"stop/shorter-grace-wins", "eviction: cannot shorten the grace period of a terminating pod", oneAtATime("StopContainer")},
+		{"stop/cancelled-call-leaves-container", "podworker: treats a running container as stopped", swallow("StopContainer")},
+		{"stop/again-changes-nothing", "status: the exit status of a container changes when it is stopped again", counting()},
+		{"stop/created-container", "podworker: StopContainer fails", fail("StopContainer", codes.Unknown)},
+		{"remove/running-container", "containergc: cannot remove a running container", fail("RemoveContainer", codes.FailedPrecondition)},
+		{"remove/again", "containergc: fails for a container that it removed before", onlyOnce("RemoveContainer")},
 
-		{"list/filters-pods", "pleg, containergc: filters of pods", ask("ListPodSandbox", func(r *runtimeapi.ListPodSandboxRequest) { r.Filter.LabelSelector = nil })},
-		{"list/filters-pods", "pleg, containergc: filters of pods", ask("ListPodSandbox", func(r *runtimeapi.ListPodSandboxRequest) { r.Filter.State = nil })},
-		{"list/filters-containers", "pleg, podrunner: filters of containers", ask("ListContainers", func(r *runtimeapi.ListContainersRequest) { r.Filter.PodSandboxId = "" })},
-		{"list/agrees-with-status", "pleg: finds a change in every pass", answer("ListContainers", func(r *containers) { r.Containers[0].CreatedAt += 1e9 })},
+		{"list/filters-pods", "pleg, containergc: a pod filter returns wrong pods", ask("ListPodSandbox", func(r *runtimeapi.ListPodSandboxRequest) { r.Filter.LabelSelector = nil })},
+		{"list/filters-pods", "pleg, containergc: a pod filter returns wrong pods", ask("ListPodSandbox", func(r *runtimeapi.ListPodSandboxRequest) { r.Filter.State = nil })},
+		{"list/filters-containers", "pleg, podrunner: a container filter returns wrong containers", ask("ListContainers", func(r *runtimeapi.ListContainersRequest) { r.Filter.PodSandboxId = "" })},
+		{"list/agrees-with-status", "pleg: detects a change in every pass, because list and status differ", answer("ListContainers", func(r *containers) { r.Containers[0].CreatedAt += 1e9 })},
 		{"list/agrees-with-status", "imagegc: removes an image", answer("ListContainers", func(r *containers) { r.Containers[0].ImageRef = "" })},
 		{"list/everything-once", "pleg: a pod is listed twice", answer("ListPodSandbox", func(r *podSandboxes) { r.Items = append(r.Items, r.Items...) })},
 		{"list/everything-once", "pleg: not all pods are listed", answer("ListPodSandbox", func(r *podSandboxes) { r.Items = r.Items[:3] })},
-		{"list/everything-once", "podworker: pods cannot be made at the same time", onlyOnceAtATime("RunPodSandbox")},
+		{"list/everything-once", "podworker: cannot create pods concurrently", onlyOnceAtATime("RunPodSandbox")},
 
-		{"image/pull-show-remove", "podrunner: an image cannot be pulled", fail("PullImage", codes.Unknown)},
-		{"image/pull-show-remove", "imagegc: cannot tell what removing", answer("ImageStatus", func(r *runtimeapi.ImageStatusResponse) { size(r) })},
-		{"image/pull-show-remove", "podrunner: takes an image for present", ignore("RemoveImage")},
-		{"image/missing", "podrunner: cannot tell whether an image is there", fail("ImageStatus", codes.NotFound)},
-		{"image/missing", "podrunner: makes containers of an image", swallow("PullImage")},
-		{"image/missing", "podrunner: takes a missing image for a missing runtime", failing("PullImage", codes.Unavailable)},
+		{"image/pull-show-remove", "podrunner: cannot pull an image", fail("PullImage", codes.Unknown)},
+		{"image/pull-show-remove", "imagegc: cannot find out how much space the removal of an image frees", answer("ImageStatus", func(r *runtimeapi.ImageStatusResponse) { size(r) })},
+		{"image/pull-show-remove", "podrunner: treats a removed image as present", ignore("RemoveImage")},
+		{"image/missing", "podrunner: cannot get the status of an image", fail("ImageStatus", codes.NotFound)},
+		{"image/missing", "podrunner: creates containers from an image that was not pulled", swallow("PullImage")},
+		{"image/missing", "podrunner: mistakes a missing image for an unavailable runtime", failing("PullImage", codes.Unavailable)},
 		{"image/in-use", "imagegc: removes an image that is in use", status(func(s *runtimeapi.ContainerStatus) { s.ImageRef = "sha256:other" })},
-		{"image/filesystem", "eviction, imagegc: cannot tell how full", answer("ImageFsInfo", func(r *runtimeapi.ImageFsInfoResponse) { r.ImageFilesystems = nil })},
+		{"image/filesystem", "eviction, imagegc: cannot get the disk usage of images", answer("ImageFsInfo", func(r *runtimeapi.ImageFsInfoResponse) { r.ImageFilesystems = nil })},
 
-		{"exec/output-and-exit-code", "prober: takes a failure for a success", answer("ExecSync", func(r *runtimeapi.ExecSyncResponse) { r.ExitCode = 0 })},
-		{"exec/output-and-exit-code", "prober: misses what a command says", answer("ExecSync", func(r *runtimeapi.ExecSyncResponse) { r.Stdout = nil })},
-		{"exec/timeout", "prober: cannot tell a timeout", failing("ExecSync", codes.Unknown)},
-		{"exec/timeout", "prober: takes a timeout for a success", swallow("ExecSync")},
-		{"exec/timeout", "prober: timeouts are not kept", ask("ExecSync", func(r *runtimeapi.ExecSyncRequest) { r.Timeout++ })},
-		{"exec/impossible", "prober: a command that is not there", swallow("ExecSync")},
-		{"exec/impossible", "prober: a container that is gone", failing("ExecSync", codes.Unknown)},
+		{"exec/output-and-exit-code", "prober: treats a failure as a success", answer("ExecSync", func(r *runtimeapi.ExecSyncResponse) { r.ExitCode = 0 })},
+		{"exec/output-and-exit-code", "prober: the output of a command is missing", answer("ExecSync", func(r *runtimeapi.ExecSyncResponse) { r.Stdout = nil })},
+		{"exec/timeout", "prober: cannot distinguish a timeout from a failing runtime", failing("ExecSync", codes.Unknown)},
+		{"exec/timeout", "prober: treats a timeout as a success", swallow("ExecSync")},
+		{"exec/timeout", "prober: the timeout is not observed", ask("ExecSync", func(r *runtimeapi.ExecSyncRequest) { r.Timeout++ })},
+		{"exec/impossible", "prober: a command that does not exist succeeds", swallow("ExecSync")},
+		{"exec/impossible", "prober: the error for a removed container is not NotFound", failing("ExecSync", codes.Unknown)},
 
-		{"stats/of-a-container", "eviction: takes one container for another", answer("ContainerStats", func(r *runtimeapi.ContainerStatsResponse) { r.Stats.Attributes.Id = "" })},
-		{"stats/of-a-container", "eviction: cannot rank by memory", answer("ContainerStats", func(r *runtimeapi.ContainerStatsResponse) { r.Stats.Memory = nil })},
-		{"stats/of-a-pod", "eviction: a pod's figures miss", answer("PodSandboxStats", func(r *runtimeapi.PodSandboxStatsResponse) { r.Stats.Linux.Containers = nil })},
-		{"stats/of-a-pod", "eviction: cannot tell a pod that is gone", failing("PodSandboxStats", codes.Unknown)},
-		{"stats/listed", "eviction: a container's figures are not listed", answer("ListContainerStats", func(r *runtimeapi.ListContainerStatsResponse) { r.Stats = nil })},
-		{"stats/listed", "eviction: a pod's figures are not listed", answer("ListPodSandboxStats", func(r *runtimeapi.ListPodSandboxStatsResponse) { r.Stats = append(r.Stats, r.Stats...) })},
+		{"stats/of-a-container", "eviction: mistakes one container for another", answer("ContainerStats", func(r *runtimeapi.ContainerStatsResponse) { r.Stats.Attributes.Id = "" })},
+		{"stats/of-a-container", "eviction: cannot rank pods by memory usage", answer("ContainerStats", func(r *runtimeapi.ContainerStatsResponse) { r.Stats.Memory = nil })},
+		{"stats/of-a-pod", "eviction: the stats of a pod miss a container", answer("PodSandboxStats", func(r *runtimeapi.PodSandboxStatsResponse) { r.Stats.Linux.Containers = nil })},
+		{"stats/of-a-pod", "eviction: cannot distinguish a removed pod from a failing runtime", failing("PodSandboxStats", codes.Unknown)},
+		{"stats/listed", "eviction: the stats of a container are not listed exactly once", answer("ListContainerStats", func(r *runtimeapi.ListContainerStatsResponse) { r.Stats = nil })},
+		{"stats/listed", "eviction: the stats of a pod are not listed exactly once", answer("ListPodSandboxStats", func(r *runtimeapi.ListPodSandboxStatsResponse) { r.Stats = append(r.Stats, r.Stats...) })},
 
-		{"events/tell-a-life-in-order", "pleg: nothing is told of a pod that is made", nil},
-		{"events/tell-a-life-in-order", "pleg: a life is told in the wrong order", nil},
-		{"events/carry-the-pod", "pleg: cannot tell whose event", nil},
-		{"events/carry-the-pod", "pleg: an event that tells of an end", nil},
+		{"events/order", "pleg: no event is sent for a new pod", nil},
+		{"events/order", "pleg: events are sent in the wrong order, or twice", nil},
+		{"events/pod-status", "pleg: cannot find the pod of an event", nil},
+		{"events/pod-status", "pleg: the event of an exit shows a running container", nil},
 	}
 }
 
@@ -319,7 +317,7 @@ func size(r *runtimeapi.ImageStatusResponse) {
 	}
 }
 
-// counting makes each look at a container find another end.
+// counting changes the finish time of a container with each status.
 func counting() twist {
 	looks := int64(0)
 	return status(func(s *runtimeapi.ContainerStatus) {
@@ -345,16 +343,16 @@ func onlyOnceAtATime(method string) twist {
 	}
 }
 
-// eventTwists are those of the event stream, by what they break.
+// eventTwists returns the defects of the event stream, by the message of the check.
 func eventTwist(breaks string) func(*runtimeapi.ContainerEventResponse) bool {
 	switch breaks {
-	case "pleg: a life is told in the wrong order":
+	case "pleg: events are sent in the wrong order, or twice":
 		return func(e *runtimeapi.ContainerEventResponse) bool {
 			return e.GetContainerEventType() != runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
 		}
-	case "pleg: cannot tell whose event":
+	case "pleg: cannot find the pod of an event":
 		return func(e *runtimeapi.ContainerEventResponse) bool { e.PodSandboxStatus = nil; return true }
-	case "pleg: an event that tells of an end":
+	case "pleg: the event of an exit shows a running container":
 		return func(e *runtimeapi.ContainerEventResponse) bool {
 			for _, s := range e.GetContainersStatuses() {
 				s.State = running
@@ -372,7 +370,7 @@ func quickOptions() Options {
 	return o.withDefaults()
 }
 
-func TestEachDefectIsFoundAndNamed(t *testing.T) {
+func TestChecks_FindEachDefect(t *testing.T) {
 	o := quickOptions()
 	found := map[string]bool{}
 	for _, tc := range twists() {

@@ -7,10 +7,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Test checks a runtime, each check as a subtest with pods of its own, which are
-// removed again. Checks run in parallel, except those that read events. What else
-// the runtime holds is not touched. dial is called once; its connection is to stay
-// until the end of the test it gets.
+// Test checks a runtime. Each check is a subtest with its own pods, which it removes.
+// Checks run in parallel, except those that read events. Other objects on the runtime are
+// not changed. dial is called once; its connection must stay open until the end of the test
+// that it gets.
 func Test(t *testing.T, dial func(testing.TB) grpc.ClientConnInterface, o Options) {
 	t.Helper()
 	if err := o.Validate(); err != nil {
@@ -29,11 +29,10 @@ func Test(t *testing.T, dial func(testing.TB) grpc.ClientConnInterface, o Option
 			c.run(newProbe(t, conn, o))
 		})
 	}
-	t.Logf("%d checks, of which %d are skipped: %v", len(checks()), len(o.Skip), o.Skip)
+	t.Logf("%d checks, %d skipped: %v", len(checks()), len(o.Skip), o.Skip)
 }
 
-// Checks returns the names of all checks, which are those of the subtests, in
-// their order.
+// Checks returns the names of all checks, which are the names of the subtests, in order.
 func Checks() []string {
 	var names []string
 	for _, c := range checks() {
@@ -42,12 +41,11 @@ func Checks() []string {
 	return names
 }
 
-// check is one thing that must be so. It ends early, by the probe, when it is
-// not.
+// check is one check. The probe ends it when an expectation is not met.
 type check struct {
 	name string
 	run  func(*probe)
-	// alone means that no other check runs meanwhile.
+	// alone means that no other check runs at the same time.
 	alone bool
 }
 

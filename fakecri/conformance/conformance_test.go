@@ -44,7 +44,7 @@ func TestOptionsAreValidated(t *testing.T) {
 			"Sleeper.Image", "Sleeper.Ready", "Stubborn.Image", "Completer.Image", "Failer.Image", "Failer.ExitCode", "Broken.Image",
 			"Exec.Print", "Exec.Output", "Exec.Fail", "Exec.ExitCode", "Exec.Sleep", "Exec.Missing", "PullImage", "MissingImage",
 		}},
-		"an unknown check":    {func(o *Options) { o.Skip = map[string]string{"sandbox": "x"} }, []string{`there is no check "sandbox"`}},
+		"an unknown check":    {func(o *Options) { o.Skip = map[string]string{"sandbox": "x"} }, []string{`unknown check "sandbox"`}},
 		"no reason":           {func(o *Options) { o.Skip = map[string]string{"log/is-written": ""} }, []string{`"log/is-written" has no reason`}},
 		"half a second":       {func(o *Options) { o.Grace = time.Second / 2 }, []string{"Grace is whole seconds"}},
 		"negative":            {func(o *Options) { o.Settle = -1 }, []string{"must not be negative"}},

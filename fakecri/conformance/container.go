@@ -11,15 +11,15 @@ import (
 
 func containerChecks() []check {
 	return []check{
-		{name: "container/life", run: checkContainerLife},
-		{name: "container/says-what-it-was-given", run: checkContainerEcho},
+		{name: "container/lifecycle", run: checkContainerLife},
+		{name: "container/status-shows-config", run: checkContainerEcho},
 		{name: "container/exit-codes-and-reasons", run: checkExitCodes},
 		{name: "container/starts-once", run: checkStartsOnce},
 		{name: "container/name-is-reserved-until-removal", run: checkContainerName},
 		{name: "container/attempts", run: checkAttempts},
 		{name: "container/unknown-ids", run: checkContainerUnknown},
-		{name: "container/that-cannot-start", run: checkBroken},
-		{name: "container/of-a-missing-image", run: checkMissingImage},
+		{name: "container/start-error", run: checkBroken},
+		{name: "container/missing-image", run: checkMissingImage},
 		{name: "container/resources", run: checkResources},
 		{name: "log/is-written", run: checkLog},
 		{name: "log/is-reopened", run: checkReopen},
@@ -36,45 +36,45 @@ func checkContainerLife(p *probe) {
 	id := p.create(pod, "app", p.Sleeper)
 	st := p.status(id)
 	p.must(st.GetState() == created && st.GetStartedAt() <= 0 && st.GetFinishedAt() <= 0,
-		"podrunner: does not start a container that seems to have run", "%v", st)
-	p.must(st.GetCreatedAt() > 0, "podcache: cannot tell new containers from old", "%v", st)
+		"podrunner: does not start a container, because it appears to have run", "%v", st)
+	p.must(st.GetCreatedAt() > 0, "podcache: cannot distinguish new containers from old ones", "%v", st)
 
 	p.start(id)
 	st = p.status(id)
-	p.must(st.GetState() == running, "podrunner: starts again what runs already", "%v", st)
+	p.must(st.GetState() == running, "podrunner: starts a running container again", "%v", st)
 	p.must(st.GetStartedAt() >= st.GetCreatedAt() && st.GetFinishedAt() <= 0,
-		"prober, podrunner: count from a wrong start", "%v", st)
+		"prober, podrunner: use a wrong start time", "%v", st)
 	p.closeTo(p.clock.Now(), st.GetStartedAt())
 
-	p.until("podworker: what a container writes is not in its log", p.logHas(pod, "app_0.log", p.Sleeper.Ready))
+	p.until("podworker: the output of a container is missing in its log", p.logHas(pod, "app_0.log", p.Sleeper.Ready))
 	p.stop(id, p.Settle)
 	st = p.status(id)
-	p.must(exited(st), "podworker: a container still runs when StopContainer has returned", "%v", st)
+	p.must(exited(st), "podworker: a container still runs after StopContainer has returned", "%v", st)
 	p.must(st.GetFinishedAt() >= st.GetStartedAt() && st.GetStartedAt() >= st.GetCreatedAt(),
 		"podrunner: back-off starts at a wrong time", "%v", st)
 
-	p.ok(p.tryRemove(id), "containergc: a container cannot be removed")
+	p.ok(p.tryRemove(id), "containergc: cannot remove a container")
 	_, err := p.tryStatus(id)
-	p.code(codes.NotFound, err, "pleg: inspects a container that is gone for ever")
-	p.must(len(p.list(p.ourContainers())) == 0, "pleg: a container that was removed is never gone", "it is listed")
+	p.code(codes.NotFound, err, "pleg: inspects a removed container for ever")
+	p.must(len(p.list(p.ourContainers())) == 0, "pleg: still lists a removed container", "it is listed")
 }
 
 func checkContainerEcho(p *probe) {
 	pod := p.runPod()
 	config := p.containerConfig("app", p.Sleeper, 7)
 	id, err := p.tryCreate(pod, config)
-	p.ok(err, "podrunner: no container can be made")
+	p.ok(err, "podrunner: cannot create a container")
 	st := p.status(id)
-	p.must(st.GetId() == id, "pleg: takes one container for another", "%s is %s", id, st.GetId())
+	p.must(st.GetId() == id, "pleg: mistakes one container for another", "%s is %s", id, st.GetId())
 	p.must(st.GetMetadata().GetName() == "app" && st.GetMetadata().GetAttempt() == 7,
-		"podcache: a container is filed under a wrong name", "%v", st.GetMetadata())
+		"podcache: stores a container under a wrong name", "%v", st.GetMetadata())
 	p.must(contains(st.GetLabels(), config.GetLabels()),
-		"pleg: a container whose labels are not those given belongs to nobody", "%v for %v", st.GetLabels(), config.GetLabels())
+		"pleg: ignores a container whose labels differ from those of its config", "%v for %v", st.GetLabels(), config.GetLabels())
 	p.must(contains(st.GetAnnotations(), config.GetAnnotations()),
-		"podrunner: restart counts and hashes, which are annotations, are lost", "%v for %v", st.GetAnnotations(), config.GetAnnotations())
+		"podrunner: loses restart counts and hashes, which are annotations", "%v for %v", st.GetAnnotations(), config.GetAnnotations())
 	p.must(st.GetLogPath() == filepath.Join(pod.config.GetLogDirectory(), config.GetLogPath()),
-		"containergc: rotates another file than the log", "%s", st.GetLogPath())
-	p.must(st.GetImageRef() != "" && st.GetImage().GetImage() != "", "status, imagegc: cannot tell which image is in use", "%v", st)
+		"containergc: rotates a file that is not the log", "%s", st.GetLogPath())
+	p.must(st.GetImageRef() != "" && st.GetImage().GetImage() != "", "status, imagegc: cannot find out which image is in use", "%v", st)
 }
 
 func checkExitCodes(p *probe) {
@@ -90,10 +90,10 @@ func checkExitCodes(p *probe) {
 		p.start(id)
 		st := p.ended(id)
 		p.must(st.GetExitCode() == tc.w.ExitCode,
-			"podrunner: decides on a restart by a wrong exit code", "%s: %v", tc.name, st)
+			"podrunner: decides about a restart with a wrong exit code", "%s: %v", tc.name, st)
 		p.must(st.GetReason() == tc.reason, "status: shows a wrong reason", "%s: %q, not %q", tc.name, st.GetReason(), tc.reason)
-		// Not compared with the start: containerd may note that after the end,
-		// when a program ends at once.
+		// Do not compare with the start: containerd may record the start after the exit of
+		// a program that exits at once.
 		p.must(st.GetStartedAt() >= st.GetCreatedAt() && st.GetFinishedAt() >= st.GetCreatedAt() && st.GetCreatedAt() > 0,
 			"podrunner: back-off starts at a wrong time", "%s: %v", tc.name, st)
 	}
@@ -104,9 +104,9 @@ func checkStartsOnce(p *probe) {
 	id := p.create(pod, "app", p.Failer)
 	p.start(id)
 	before := p.ended(id)
-	p.must(p.tryStart(id) != nil, "podrunner: a container runs twice, and its first exit code is lost", "no error")
+	p.must(p.tryStart(id) != nil, "podrunner: a container runs twice, so its first exit code is lost", "no error")
 	after := p.status(id)
-	p.must(after.String() == before.String(), "status: how a container ended is not what it was", "%v, was %v", after, before)
+	p.must(after.String() == before.String(), "status: the exit status of a container has changed", "%v, was %v", after, before)
 }
 
 func checkContainerName(p *probe) {
@@ -118,12 +118,12 @@ func checkContainerName(p *probe) {
 		second, err := p.tryCreate(pod, config)
 		p.must(err != nil || second == id, breaks, "%s, then %s", id, second)
 	}
-	again("podrunner: a container that it made and lost sight of runs twice")
+	again("podrunner: runs a container twice after it missed the response to its creation")
 	p.start(id)
 	p.ended(id)
-	again("podrunner: two containers have one name and attempt")
-	p.must(len(p.list(p.ourContainers())) == 1, "podrunner: a container that could not be made is there", "two are")
-	p.ok(p.tryRemove(id), "containergc: a container cannot be removed")
+	again("podrunner: two containers have the same name and attempt")
+	p.must(len(p.list(p.ourContainers())) == 1, "podrunner: a container exists although its creation failed", "two exist")
+	p.ok(p.tryRemove(id), "containergc: cannot remove a container")
 	p.create(pod, "app", p.Completer) // the name is free
 }
 
@@ -132,53 +132,53 @@ func checkAttempts(p *probe) {
 	last := int64(0)
 	for attempt := range uint32(4) {
 		id, err := p.tryCreate(pod, p.containerConfig("app", p.Completer, attempt))
-		p.ok(err, "podrunner: a container cannot be restarted")
+		p.ok(err, "podrunner: cannot restart a container")
 		p.start(id)
 		st := p.ended(id)
 		p.must(st.GetMetadata().GetAttempt() == attempt, "podrunner: miscounts restarts", "%v", st.GetMetadata())
-		p.must(st.GetCreatedAt() > last, "podcache: takes an old attempt for the current one", "%v", st)
+		p.must(st.GetCreatedAt() > last, "podcache: mistakes an old attempt for the current one", "%v", st)
 		last = st.GetCreatedAt()
 	}
 	all := p.list(p.ourContainers())
-	p.must(len(all) == 4, "containergc: attempts are lost before they are collected", "%v", all)
+	p.must(len(all) == 4, "containergc: exited attempts disappear before they are collected", "%v", all)
 }
 
 func checkContainerUnknown(p *probe) {
 	_, err := p.tryStatus(unknownID)
-	p.code(codes.NotFound, err, "pleg: cannot tell a container that is gone from a runtime that fails")
-	p.gone(p.tryStop(unknownID, p.Grace), "podworker: a pod one of whose containers is gone never terminates")
-	p.gone(p.tryRemove(unknownID), "containergc: fails at a container that is gone already")
-	p.must(p.tryStart(unknownID) != nil, "podrunner: takes a container that is gone for started", "no error")
+	p.code(codes.NotFound, err, "pleg: cannot distinguish a removed container from a failing runtime")
+	p.gone(p.tryStop(unknownID, p.Grace), "podworker: a pod never terminates if one of its containers was removed")
+	p.gone(p.tryRemove(unknownID), "containergc: fails for a container that was removed already")
+	p.must(p.tryStart(unknownID) != nil, "podrunner: treats a removed container as started", "no error")
 	_, err = p.rt.ReopenContainerLog(p.call(), &runtimeapi.ReopenContainerLogRequest{ContainerId: unknownID})
-	p.must(err != nil, "containergc: takes a log for rotated that is gone", "no error")
+	p.must(err != nil, "containergc: treats the log of a removed container as rotated", "no error")
 }
 
-// checkBroken accepts that the container is not created, as on CRI-O, where the OCI
-// runtime looks for the command at that step.
+// checkBroken accepts that the container is not created, as on CRI-O, where the OCI runtime
+// checks the command in this step.
 func checkBroken(p *probe) {
 	pod := p.runPod()
 	id, err := p.tryCreate(pod, p.containerConfig("app", p.Broken, 0))
 	if err != nil {
-		p.must(len(p.list(p.ourContainers())) == 0, "podrunner: a container that could not be made is there", "it is listed")
+		p.must(len(p.list(p.ourContainers())) == 0, "podrunner: a container exists although its creation failed", "it is listed")
 		p.create(pod, "app", p.Sleeper) // the name is free
 		return
 	}
-	p.must(p.tryStart(id) != nil, "podrunner: takes a container for started that cannot be", "no error")
+	p.must(p.tryStart(id) != nil, "podrunner: treats a container that failed to start as started", "no error")
 	st := p.status(id)
-	p.must(exited(st), "podrunner: does not try again a container that could not be started", "%v", st)
-	p.must(st.GetExitCode() != 0, "status: a container that could not be started has succeeded", "%v", st)
+	p.must(exited(st), "podrunner: does not retry a container that failed to start", "%v", st)
+	p.must(st.GetExitCode() != 0, "status: shows a container that failed to start as succeeded", "%v", st)
 	p.must(st.GetFinishedAt() > 0, "podrunner: back-off starts in 1970", "%v", st)
-	p.must(st.GetReason() != "" && st.GetMessage() != "", "status: says nothing of why a container cannot be started", "%v", st)
+	p.must(st.GetReason() != "" && st.GetMessage() != "", "status: does not show why a container failed to start", "%v", st)
 	p.stop(id, p.Grace)
-	p.ok(p.tryRemove(id), "containergc: a container that could not be started stays for ever")
+	p.ok(p.tryRemove(id), "containergc: cannot remove a container that failed to start")
 }
 
 func checkMissingImage(p *probe) {
 	pod := p.runPod()
 	config := p.containerConfig("app", Workload{Image: p.MissingImage}, 0)
 	_, err := p.tryCreate(pod, config)
-	p.must(err != nil, "podrunner: a container is made without an image", "no error")
-	p.must(len(p.list(p.ourContainers())) == 0, "podrunner: a container that could not be made is there", "it is listed")
+	p.must(err != nil, "podrunner: creates a container without an image", "no error")
+	p.must(len(p.list(p.ourContainers())) == 0, "podrunner: a container exists although its creation failed", "it is listed")
 	p.create(pod, "app", p.Sleeper) // the name is free
 }
 
@@ -188,16 +188,16 @@ func checkResources(p *probe) {
 	config.Linux.Resources.MemoryLimitInBytes = 64 << 20
 	config.Linux.Resources.CpuShares = 256
 	id, err := p.tryCreate(pod, config)
-	p.ok(err, "podrunner: no container can be made with limits")
+	p.ok(err, "podrunner: cannot create a container with limits")
 	p.start(id)
 	update := &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 128 << 20, CpuShares: 512}
 	_, err = p.rt.UpdateContainerResources(p.call(), &runtimeapi.UpdateContainerResourcesRequest{ContainerId: id, Linux: update})
-	p.optional(err, "podrunner: a running container cannot be resized")
+	p.optional(err, "podrunner: cannot resize a running container")
 	got := p.status(id).GetResources().GetLinux()
 	p.must(got.GetMemoryLimitInBytes() == 128<<20 && got.GetCpuShares() == 512,
-		"podrunner: a resize never ends, because the status does not show it", "%v", got)
+		"podrunner: a resize never completes, because the status does not show it", "%v", got)
 	_, err = p.rt.UpdateContainerResources(p.call(), &runtimeapi.UpdateContainerResourcesRequest{ContainerId: unknownID, Linux: update})
-	p.must(err != nil, "podrunner: takes a container for resized that is gone", "no error")
+	p.must(err != nil, "podrunner: treats a removed container as resized", "no error")
 }
 
 func (p *probe) logHas(in *pod, file, text string) func() (bool, string) {
@@ -214,13 +214,13 @@ func (p *probe) logMatches(in *pod, file string, pattern *regexp.Regexp) func() 
 	}
 }
 
-// checkLog holds the log against the CRI format: time, stream, F or P, text.
+// checkLog checks that a log line has the CRI format: time, stream, F, text.
 func checkLog(p *probe) {
 	pod := p.runPod()
 	id := p.create(pod, "app", p.Completer)
 	p.start(id)
 	line := regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(Z|[+-]\d\d:\d\d) stdout F ` + regexp.QuoteMeta(p.Completer.Ready) + `$`)
-	p.until("agent: cannot show a log that is not in the CRI format", p.logMatches(pod, "app_0.log", line))
+	p.until("agent: cannot read a log that is not in the CRI format", p.logMatches(pod, "app_0.log", line))
 	p.ended(id) // see "Runtimes" in the package comment
 }
 
@@ -232,10 +232,10 @@ func checkReopen(p *probe) {
 		return err
 	}
 	log := filepath.Join(pod.config.GetLogDirectory(), "app_0.log")
-	p.ok(os.Rename(log, log+".1"), "this test: a log cannot be renamed")
-	p.optional(reopen(id), "containergc: logs cannot be rotated")
+	p.ok(os.Rename(log, log+".1"), "this test: cannot rename a log")
+	p.optional(reopen(id), "containergc: cannot rotate logs")
 	_, err := os.Stat(log)
-	p.ok(err, "containergc: a rotated log is not written any more")
+	p.ok(err, "containergc: no new log file is written after a rotation")
 	p.stop(id, p.Settle)
-	p.must(reopen(id) != nil, "containergc: rotates for ever the log of a container that has ended", "no error")
+	p.must(reopen(id) != nil, "containergc: rotates the log of an exited container again and again", "no error")
 }

@@ -57,7 +57,8 @@ func timeoutIsAnExitCode(m string, _, reply any, call func() error) error {
 	return err
 }
 
-// waitsForTheGrace lets a stop of what never ran take the whole grace period.
+// waitsForTheGrace makes the stop of a container that was never started take the whole
+// grace period.
 func waitsForTheGrace(m string, request, _ any, call func() error) error {
 	if r, ok := request.(*runtimeapi.StopContainerRequest); ok && m == "StopContainer" {
 		<-time.After(time.Duration(r.GetTimeout()) * time.Second)
@@ -99,8 +100,8 @@ func noEventOfRemovedSandboxes(e *runtimeapi.ContainerEventResponse) bool {
 	return e.GetContainerEventType() != runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT || sandbox != "" && sandbox != e.GetContainerId()
 }
 
-// What runtimes do otherwise than containerd 2.4 and no manager minds.
-func TestDeviationsOfRuntimesAreAccepted(t *testing.T) {
+// Differences from containerd 2.4 that affect no manager.
+func TestChecks_AcceptDifferencesOfRuntimes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		check string
 		twist twist
@@ -108,9 +109,9 @@ func TestDeviationsOfRuntimesAreAccepted(t *testing.T) {
 	}{
 		"containerd 1.6 does not find the pod that it removed":  {check: "sandbox/stop-and-remove-again", twist: notFoundOnceRemoved()},
 		"containerd 1.7 fails a stop that meets an end: log":    {check: "log/is-written", twist: stopsOnlyAfterTheEnd()},
-		"containerd 1.7 fails a stop that meets an end: remove": {check: "sandbox/remove-takes-all-along", twist: stopsOnlyAfterTheEnd()},
+		"containerd 1.7 fails a stop that meets an end: remove": {check: "sandbox/remove-removes-containers", twist: stopsOnlyAfterTheEnd()},
 		"CRI-O labels sandboxes": {
-			check: "sandbox/says-what-it-was-given",
+			check: "sandbox/status-shows-config",
 			twist: podStatus(func(s *runtimeapi.PodSandboxStatus) { s.Labels["io.kubernetes.container.name"] = "POD" }),
 		},
 		"CRI-O returns the pod of that name": {
@@ -121,14 +122,14 @@ func TestDeviationsOfRuntimesAreAccepted(t *testing.T) {
 			check: "container/name-is-reserved-until-removal",
 			twist: sameForTheSameName("CreateContainer", func(r *runtimeapi.CreateContainerResponse) *string { return &r.ContainerId }),
 		},
-		"CRI-O refuses to create what cannot start": {check: "container/that-cannot-start", twist: brokenAtCreation("demo/broken:1")},
+		"CRI-O refuses to create what cannot start": {check: "container/start-error", twist: brokenAtCreation("demo/broken:1")},
 		"CRI-O answers a timeout with an exit code": {check: "exec/timeout", twist: timeoutIsAnExitCode},
 		"CRI-O takes created_at at two moments": {
 			check: "list/agrees-with-status", twist: answer("ListContainers", func(r *containers) { r.Containers[0].CreatedAt -= 1e8 }),
 		},
-		"CRI-O waits for what never ran": {check: "stop/what-never-ran", twist: waitsForTheGrace},
+		"CRI-O waits for what never ran": {check: "stop/created-container", twist: waitsForTheGrace},
 		"CRI-O sends no event of removed sandboxes": {
-			check: "events/tell-a-life-in-order", event: noEventOfRemovedSandboxes,
+			check: "events/order", event: noEventOfRemovedSandboxes,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -147,9 +148,9 @@ func TestDeviationsOfRuntimesAreAccepted(t *testing.T) {
 	}
 }
 
-func TestUnimplementedCallsAreSkippedWhereNoManagerNeedsThem(t *testing.T) {
+func TestUnimplementedCalls_SkipOptionalChecks(t *testing.T) {
 	for method, checks := range map[string][]string{
-		"GetContainerEvents":       {"events/tell-a-life-in-order", "events/carry-the-pod"},
+		"GetContainerEvents":       {"events/order", "events/pod-status"},
 		"UpdateContainerResources": {"container/resources"},
 		"ReopenContainerLog":       {"log/is-reopened"},
 		"ContainerStats":           {"stats/of-a-container"},
@@ -166,13 +167,13 @@ func TestUnimplementedCallsAreSkippedWhereNoManagerNeedsThem(t *testing.T) {
 				}
 				failure, skipped := runCheck(t, check, conn, quickOptions())
 				require.Empty(t, failure)
-				require.Contains(t, skipped, "the runtime answers Unimplemented: rpc error: code = Unimplemented desc = twisted")
+				require.Contains(t, skipped, "the runtime returned Unimplemented: rpc error: code = Unimplemented desc = twisted")
 			})
 		}
 	}
-	failure, skipped := runCheck(t, "sandbox/life", twisted{
+	failure, skipped := runCheck(t, "sandbox/lifecycle", twisted{
 		ClientConnInterface: dialFake(t), twist: fail("RunPodSandbox", codes.Unimplemented),
 	}, quickOptions())
-	require.Contains(t, failure, "podrunner: no pod can be made")
+	require.Contains(t, failure, "podrunner: cannot create a pod")
 	require.Empty(t, skipped)
 }

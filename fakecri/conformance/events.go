@@ -9,16 +9,17 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// eventChecks run alone: in containerd 1.7 all streams share one channel of events,
-// so that two checks would take them from each other.
+// eventChecks returns the checks of events. They run alone, because all streams of
+// containerd 1.7 share one channel of events, so each event would reach only one of two
+// checks.
 func eventChecks() []check {
 	return []check{
-		{name: "events/tell-a-life-in-order", run: checkEventOrder, alone: true},
-		{name: "events/carry-the-pod", run: checkEventContent, alone: true},
+		{name: "events/order", run: checkEventOrder, alone: true},
+		{name: "events/pod-status", run: checkEventContent, alone: true},
 	}
 }
 
-// watch reads the event stream from now on.
+// watch reads an event stream.
 type watch struct {
 	p    *probe
 	done chan struct{}
@@ -28,16 +29,16 @@ type watch struct {
 	err  error
 }
 
-// watch returns when the stream is known to deliver: a subscription has no
-// answer of its own, so a pod is made to see something happen. It skips the check
-// if the runtime has no stream, which pleg can do without.
+// watch subscribes to events, and returns when the stream delivers events. A subscription
+// has no response, so watch creates pods until an event arrives. It skips the check if the
+// runtime has no event stream, which pleg does not require.
 func (p *probe) watch() *watch {
 	p.Helper()
 	ctx, cancel := context.WithCancel(p.Context())
 	stream, err := p.rt.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	if err != nil {
 		cancel()
-		p.optional(err, "pleg: there are no events")
+		p.optional(err, "pleg: cannot subscribe to events")
 	}
 	w := &watch{p: p, done: make(chan struct{})}
 	p.Cleanup(func() {
@@ -58,7 +59,7 @@ func (p *probe) watch() *watch {
 			w.mu.Unlock()
 		}
 	}()
-	p.until("pleg: nothing is told of a pod that is made", func() (bool, string) {
+	p.until("pleg: no event is sent for a new pod", func() (bool, string) {
 		p.unlessUnimplemented(w.broken())
 		pod := p.runPod()
 		p.removePod(pod.id)
@@ -67,7 +68,7 @@ func (p *probe) watch() *watch {
 	return w
 }
 
-// broken returns why the stream has ended, nil while it has not.
+// broken returns the error that ended the stream, or nil while it is open.
 func (w *watch) broken() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,11 +88,11 @@ func (w *watch) of(id string) []*runtimeapi.ContainerEventResponse {
 	return slices.DeleteFunc(slices.Clone(w.seen), func(e *runtimeapi.ContainerEventResponse) bool { return e.GetContainerId() != id })
 }
 
-// await waits for an event of a kind and returns all of that id up to it.
+// await waits for an event of a kind, and returns all events of that id up to it.
 func (w *watch) await(id string, kind runtimeapi.ContainerEventType) []*runtimeapi.ContainerEventResponse {
 	w.p.Helper()
 	var seen []*runtimeapi.ContainerEventResponse
-	w.p.until("pleg: an event never comes", func() (bool, string) {
+	w.p.until("pleg: an event is never sent", func() (bool, string) {
 		seen = w.of(id)
 		n := slices.Index(kinds(seen), kind) + 1
 		saw := kinds(seen)
@@ -108,9 +109,9 @@ func kinds(events []*runtimeapi.ContainerEventResponse) (all []runtimeapi.Contai
 	return all
 }
 
-// life is what is told of each container, and of each sandbox as well until it is
-// removed: CRI-O sends no event of that, and pleg needs none, since the agent that
-// removes a sandbox asks for a relist.
+// life returns the events of each container. Sandboxes have the same events except the
+// last: CRI-O sends no event when a sandbox is removed, and pleg needs none, because the
+// agent that removes a sandbox requests a relist.
 func life() []runtimeapi.ContainerEventType {
 	return []runtimeapi.ContainerEventType{
 		runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT,
@@ -123,7 +124,7 @@ func checkEventOrder(p *probe) {
 	pod := p.runPod()
 	id := p.launch(pod, "app", p.Sleeper)
 	p.stop(id, p.CallTimeout)
-	p.ok(p.tryRemove(id), "containergc: a container cannot be removed")
+	p.ok(p.tryRemove(id), "containergc: cannot remove a container")
 	p.stopPod(pod.id)
 	p.removePod(pod.id)
 	for _, of := range []struct {
@@ -135,11 +136,11 @@ func checkEventOrder(p *probe) {
 	} {
 		seen := w.await(of.id, of.last)
 		want := life()[:slices.Index(life(), of.last)+1]
-		p.must(slices.Equal(kinds(seen), want), "pleg: a life is told in the wrong order, or twice", "%s: %v", of.what, kinds(seen))
+		p.must(slices.Equal(kinds(seen), want), "pleg: events are sent in the wrong order, or twice", "%s: %v", of.what, kinds(seen))
 		ordered := slices.IsSortedFunc(seen, func(a, b *runtimeapi.ContainerEventResponse) int {
 			return int(a.GetCreatedAt() - b.GetCreatedAt())
 		})
-		p.must(ordered, "pleg: takes old news for new", "%s: %v", of.what, seen)
+		p.must(ordered, "pleg: mistakes old events for new ones", "%s: %v", of.what, seen)
 	}
 }
 
@@ -149,10 +150,10 @@ func checkEventContent(p *probe) {
 	id := p.launch(pod, "app", p.Failer)
 	seen := w.await(id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 	for _, e := range seen {
-		p.must(e.GetPodSandboxStatus().GetId() == pod.id, "pleg: cannot tell whose event it is", "%v", e)
-		p.must(len(e.GetContainersStatuses()) == 1, "pleg: an event misses a part of its pod", "%v", e)
+		p.must(e.GetPodSandboxStatus().GetId() == pod.id, "pleg: cannot find the pod of an event", "%v", e)
+		p.must(len(e.GetContainersStatuses()) == 1, "pleg: an event lacks the status of a container", "%v", e)
 		p.closeTo(p.clock.Now(), e.GetCreatedAt())
 	}
 	last := seen[len(seen)-1].GetContainersStatuses()[0]
-	p.must(exited(last) && last.GetExitCode() == p.Failer.ExitCode, "pleg: an event that tells of an end shows a container that runs", "%v", last)
+	p.must(exited(last) && last.GetExitCode() == p.Failer.ExitCode, "pleg: the event of an exit shows a running container", "%v", last)
 }

@@ -35,11 +35,11 @@ func ExampleTest() {
 		}
 	}
 	// Output:
-	// stop/lets-it-end
-	// stop/kills-after-the-grace
+	// stop/graceful
+	// stop/kills-after-grace-period
 	// stop/without-grace-kills-at-once
 	// stop/shorter-grace-wins
-	// stop/cancelled-leaves-it
+	// stop/cancelled-call-leaves-container
 	// stop/again-changes-nothing
-	// stop/what-never-ran
+	// stop/created-container
 }

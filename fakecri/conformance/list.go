@@ -31,21 +31,21 @@ func checkPodFilters(p *probe) {
 		filter *runtimeapi.PodSandboxFilter
 		want   []string
 	}{
-		"by label":             {p.ourPods(), []string{odd.id, even.id}},
-		"by two labels":        {&runtimeapi.PodSandboxFilter{LabelSelector: group}, []string{odd.id}},
-		"by id":                {&runtimeapi.PodSandboxFilter{Id: even.id}, []string{even.id}},
-		"by an unknown id":     {&runtimeapi.PodSandboxFilter{Id: unknownID}, nil},
-		"by id and label":      {&runtimeapi.PodSandboxFilter{Id: even.id, LabelSelector: group}, nil},
-		"ready":                {&runtimeapi.PodSandboxFilter{LabelSelector: p.ourPods().GetLabelSelector(), State: state(isReady)}, []string{odd.id}},
-		"not ready":            {&runtimeapi.PodSandboxFilter{LabelSelector: p.ourPods().GetLabelSelector(), State: state(isNot)}, []string{even.id}},
-		"ready, with id":       {&runtimeapi.PodSandboxFilter{Id: even.id, State: state(isReady)}, nil},
-		"by a label of nobody": {&runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{labelRun: "nobody"}}, nil},
+		"by label":                      {p.ourPods(), []string{odd.id, even.id}},
+		"by two labels":                 {&runtimeapi.PodSandboxFilter{LabelSelector: group}, []string{odd.id}},
+		"by id":                         {&runtimeapi.PodSandboxFilter{Id: even.id}, []string{even.id}},
+		"by an unknown id":              {&runtimeapi.PodSandboxFilter{Id: unknownID}, nil},
+		"by id and label":               {&runtimeapi.PodSandboxFilter{Id: even.id, LabelSelector: group}, nil},
+		"ready":                         {&runtimeapi.PodSandboxFilter{LabelSelector: p.ourPods().GetLabelSelector(), State: state(isReady)}, []string{odd.id}},
+		"not ready":                     {&runtimeapi.PodSandboxFilter{LabelSelector: p.ourPods().GetLabelSelector(), State: state(isNot)}, []string{even.id}},
+		"ready, with id":                {&runtimeapi.PodSandboxFilter{Id: even.id, State: state(isReady)}, nil},
+		"by a label that no object has": {&runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{labelRun: "nobody"}}, nil},
 	} {
 		var got []string
 		for _, s := range p.listPods(tc.filter) {
 			got = append(got, s.GetId())
 		}
-		p.sameSet("pleg, containergc: filters of pods select others", name, got, tc.want)
+		p.sameSet("pleg, containergc: a pod filter returns wrong pods", name, got, tc.want)
 	}
 }
 
@@ -69,38 +69,37 @@ func checkContainerFilters(p *probe) {
 		filter *runtimeapi.ContainerFilter
 		want   []string
 	}{
-		"by label":             {p.ourContainers(), []string{up, waiting, other}},
-		"by two labels":        {&runtimeapi.ContainerFilter{LabelSelector: name}, []string{up}},
-		"by pod":               {&runtimeapi.ContainerFilter{PodSandboxId: a.id}, []string{up, waiting}},
-		"by an unknown pod":    {&runtimeapi.ContainerFilter{PodSandboxId: unknownID}, nil},
-		"by id":                {&runtimeapi.ContainerFilter{Id: other}, []string{other}},
-		"by an unknown id":     {&runtimeapi.ContainerFilter{Id: unknownID}, nil},
-		"by id and pod":        {&runtimeapi.ContainerFilter{Id: other, PodSandboxId: a.id}, nil},
-		"running":              {&runtimeapi.ContainerFilter{LabelSelector: ours, State: state(running)}, []string{up}},
-		"created":              {&runtimeapi.ContainerFilter{LabelSelector: ours, State: state(created)}, []string{waiting}},
-		"exited":               {&runtimeapi.ContainerFilter{LabelSelector: ours, State: state(runtimeapi.ContainerState_CONTAINER_EXITED)}, []string{other}},
-		"running in a pod":     {&runtimeapi.ContainerFilter{PodSandboxId: a.id, State: state(running)}, []string{up}},
-		"by a label of nobody": {&runtimeapi.ContainerFilter{LabelSelector: map[string]string{labelRun: "nobody"}}, nil},
+		"by label":                      {p.ourContainers(), []string{up, waiting, other}},
+		"by two labels":                 {&runtimeapi.ContainerFilter{LabelSelector: name}, []string{up}},
+		"by pod":                        {&runtimeapi.ContainerFilter{PodSandboxId: a.id}, []string{up, waiting}},
+		"by an unknown pod":             {&runtimeapi.ContainerFilter{PodSandboxId: unknownID}, nil},
+		"by id":                         {&runtimeapi.ContainerFilter{Id: other}, []string{other}},
+		"by an unknown id":              {&runtimeapi.ContainerFilter{Id: unknownID}, nil},
+		"by id and pod":                 {&runtimeapi.ContainerFilter{Id: other, PodSandboxId: a.id}, nil},
+		"running":                       {&runtimeapi.ContainerFilter{LabelSelector: ours, State: state(running)}, []string{up}},
+		"created":                       {&runtimeapi.ContainerFilter{LabelSelector: ours, State: state(created)}, []string{waiting}},
+		"exited":                        {&runtimeapi.ContainerFilter{LabelSelector: ours, State: state(runtimeapi.ContainerState_CONTAINER_EXITED)}, []string{other}},
+		"running in a pod":              {&runtimeapi.ContainerFilter{PodSandboxId: a.id, State: state(running)}, []string{up}},
+		"by a label that no object has": {&runtimeapi.ContainerFilter{LabelSelector: map[string]string{labelRun: "nobody"}}, nil},
 	} {
 		var got []string
 		for _, c := range p.list(tc.filter) {
 			got = append(got, c.GetId())
 		}
-		p.sameSet("pleg, podrunner: filters of containers select others", name, got, tc.want)
+		p.sameSet("pleg, podrunner: a container filter returns wrong containers", name, got, tc.want)
 	}
 }
 
-// checkListAgrees compares lists and statuses, of which pleg believes whichever
-// it asked last.
+// checkListAgrees compares lists and statuses. pleg uses whichever it read last.
 func checkListAgrees(p *probe) {
 	pod := p.runPod()
 	p.ended(p.launch(pod, "done", p.Failer))
 	p.launch(pod, "up", p.Sleeper)
 	p.create(pod, "waiting", p.Sleeper)
-	const breaks = "pleg: finds a change in every pass, because list and status differ"
+	const breaks = "pleg: detects a change in every pass, because list and status differ"
 	for _, c := range p.list(p.ourContainers()) {
 		st := p.status(c.GetId())
-		p.must(c.GetPodSandboxId() == pod.id, "pleg: a container is listed in another pod", "%v", c)
+		p.must(c.GetPodSandboxId() == pod.id, "pleg: a container is listed with another pod", "%v", c)
 		p.must(c.GetState() == st.GetState() && sameTime(c.GetCreatedAt(), st.GetCreatedAt()), breaks, "%v and %v", c, st)
 		p.must(proto.Equal(c.GetMetadata(), st.GetMetadata()), breaks, "%v and %v", c, st)
 		p.must(maps.Equal(c.GetLabels(), st.GetLabels()) && maps.Equal(c.GetAnnotations(), st.GetAnnotations()), breaks, "%v and %v", c, st)
@@ -115,13 +114,13 @@ func checkListAgrees(p *probe) {
 	}
 }
 
-// sameTime accepts timestamps of list and status that differ by less than a second:
-// CRI-O takes them at two moments, and no manager compares one with the other.
+// sameTime accepts timestamps of list and status that differ by less than a second: CRI-O
+// sets them at two different times, and no manager compares one with the other.
 func sameTime(a, b int64) bool {
 	return time.Duration(a-b).Abs() < time.Second
 }
 
-// checkListOnce makes pods at the same time and looks whether all are listed.
+// checkListOnce creates pods concurrently, and checks that each is listed once.
 func checkListOnce(p *probe) {
 	const pods = 4
 	configs, made := make([]*runtimeapi.PodSandboxConfig, pods), make(chan error, pods)
@@ -141,7 +140,7 @@ func checkListOnce(p *probe) {
 			failed = fmt.Errorf("of %d at the same time: %w", pods, err)
 		}
 	}
-	p.ok(failed, "podworker: pods cannot be made at the same time")
+	p.ok(failed, "podworker: cannot create pods concurrently")
 	seen := map[string]bool{}
 	for _, s := range p.listPods(p.ourPods()) {
 		p.must(!seen[s.GetId()], "pleg: a pod is listed twice", "%v", s)

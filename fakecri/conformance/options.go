@@ -9,84 +9,79 @@ import (
 	"time"
 )
 
-// Options says what [Test] runs on a runtime, and how patient it is. It is
-// copied. [Shell] fills in the programs for an image that has a shell.
+// Options configures [Test]: the workloads that it runs and how long it waits. It is
+// copied. [Shell] returns options for an image that has a shell.
 type Options struct {
-	// Sleeper runs until it gets SIGTERM and then ends at once with ExitCode.
-	// Required. Exec and ResourceUpdate are tried on it.
+	// Sleeper runs until it gets SIGTERM and then exits at once with ExitCode. Required.
+	// The commands of Exec and resource updates are tested with it.
 	Sleeper Workload
 	// Stubborn runs for minutes and ignores SIGTERM. Required.
 	Stubborn Workload
-	// Completer ends by itself within Settle, with code 0. Required.
+	// Completer exits by itself within Settle, with code 0. Required.
 	Completer Workload
-	// Failer ends by itself within Settle, with ExitCode, which is not 0.
-	// Required.
+	// Failer exits by itself within Settle, with ExitCode, which is not 0. Required.
 	Failer Workload
 	// Broken cannot be started, for example because its command is not in the
 	// image. Required.
 	Broken Workload
 	// Exec are commands that can be run in Sleeper. Required.
 	Exec Exec
-	// PullImage is an image that can be pulled without credentials, and that
-	// nobody needs: it is removed. Required.
+	// PullImage is an image that can be pulled without credentials. The test removes it, so
+	// nothing else may use it. Required.
 	PullImage string
-	// MissingImage is a well-formed name of an image that can be neither found
-	// nor pulled. Required.
+	// MissingImage is a valid name of an image that does not exist and cannot be pulled.
+	// Required.
 	MissingImage string
 
-	// CgroupParent is the cgroup that pods are made in, as
-	// LinuxPodSandboxConfig has it. Empty: the runtime's own choice.
+	// CgroupParent is the parent cgroup of the pods, as in LinuxPodSandboxConfig. If it is
+	// empty, the runtime chooses.
 	CgroupParent string
-	// LogRoot is a folder that the runtime writes logs below and the test reads
-	// them from. Default: a temporary one of the test.
+	// LogRoot is a folder below which the runtime writes logs and the test reads them.
+	// Default: a temporary folder of the test.
 	LogRoot string
 
-	// CallTimeout bounds a call to the runtime. Default 30s.
+	// CallTimeout is the timeout of each call to the runtime. Default 30s.
 	CallTimeout time.Duration
-	// Settle is how long what happens by itself may take until it shows, and by
-	// how much a grace period may be exceeded. Default 5s.
+	// Settle is how long the test waits for a change that the runtime makes by itself, and
+	// by how much a stop may exceed its grace period. Default 5s.
 	Settle time.Duration
-	// Grace is the grace period that stops are tried with, in whole seconds.
-	// Default 1s.
+	// Grace is the grace period of stops in the test, in whole seconds. Default 1s.
 	Grace time.Duration
 
-	// Skip names checks that are not run, each with the reason, which is
-	// reported as the test's. [Checks] has the names; a name that is not there
-	// or an empty reason fails the test.
+	// Skip has the checks that are not run, by name, with the reason that is reported.
+	// [Checks] returns the names; an unknown name or an empty reason fails the test.
 	Skip map[string]string
 }
 
-// Workload is what a container runs.
+// Workload is the program of a container.
 type Workload struct {
 	// Image is the name of an image that the runtime has. Required.
 	Image string
-	// Command and Args replace the image's entry point and arguments where they
-	// are not empty.
+	// Command and Args replace the image's entry point and arguments if they are not empty.
 	Command, Args []string
-	// Ready is the line that it writes to its standard output when it is ready
-	// for a signal. Required but for Broken; one that ends by itself writes it
-	// before.
+	// Ready is the line that it writes to its standard output when it is ready for a
+	// signal, or before it exits by itself. Required except for Broken.
 	Ready string
-	// ExitCode is the code that it ends with when nobody kills it.
+	// ExitCode is the exit code if it is not killed.
 	ExitCode int32
 }
 
-// Exec is a set of commands.
+// Exec has the commands that are run in Sleeper.
 type Exec struct {
-	// Print writes Output to its standard output and ends with code 0.
+	// Print writes Output to its standard output and exits with code 0.
 	Print  []string
 	Output string
-	// Fail ends with ExitCode, which is not 0.
+	// Fail exits with ExitCode, which is not 0.
 	Fail     []string
 	ExitCode int32
 	// Sleep takes longer than a minute.
 	Sleep []string
-	// Missing is not in the image.
+	// Missing is a command that is not in the image.
 	Missing []string
 }
 
-// Shell returns the options for an image with /bin/sh and sleep in it, such as
-// busybox, which the runtime must have.
+// Shell returns options for an image that has /bin/sh and sleep, such as busybox. The
+// runtime must have the image. pull is the PullImage and missing the MissingImage.
 func Shell(image, pull, missing string) Options {
 	sh := func(script string, code int32) Workload {
 		return Workload{Image: image, Command: []string{"/bin/sh", "-c", script}, Ready: ready, ExitCode: code}
@@ -107,10 +102,10 @@ func Shell(image, pull, missing string) Options {
 	}
 }
 
-// ready is the line by which the workloads of Shell say that they are.
+// ready is the Ready line of the workloads of Shell.
 const ready = "ready"
 
-// Validate reports every problem with o, joined.
+// Validate returns all problems with o as one joined error.
 func (o Options) Validate() error {
 	var errs []error
 	require := func(field string, ok bool) {
@@ -137,7 +132,7 @@ func (o Options) Validate() error {
 	names := Checks()
 	for _, name := range slices.Sorted(maps.Keys(o.Skip)) {
 		if !slices.Contains(names, name) {
-			errs = append(errs, fmt.Errorf("field Skip: there is no check %q", name))
+			errs = append(errs, fmt.Errorf("field Skip: unknown check %q", name))
 		}
 		if o.Skip[name] == "" {
 			errs = append(errs, fmt.Errorf("field Skip: %q has no reason", name))

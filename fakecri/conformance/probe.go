@@ -16,16 +16,16 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Labels and annotations of what the checks make.
+// Labels and annotations of the objects that the checks create.
 const (
 	labelRun   = "kubeparts.conformance/run"   // one value per check and run
-	labelName  = "kubeparts.conformance/name"  // of the pod or container
+	labelName  = "kubeparts.conformance/name"  // name of the pod or container
 	labelGroup = "kubeparts.conformance/group" // for filters
 	annotation = "kubeparts.conformance/note"
 )
 
-// The kubelet's labels, written out so that the suite needs no module of Kubernetes but
-// cri-api.
+// The kubelet's labels. They are repeated here so that the suite needs no Kubernetes module
+// except cri-api.
 const (
 	labelPodName       = "io.kubernetes.pod.name"
 	labelPodNamespace  = "io.kubernetes.pod.namespace"
@@ -33,10 +33,10 @@ const (
 	labelContainerName = "io.kubernetes.container.name"
 )
 
-// note is an annotation's value that a careless runtime spoils.
+// note is the value of an annotation, with characters that a runtime must not change.
 const note = `{"text": "ümläut, \"quotes\"` + "\n" + `and a new line"}`
 
-// reporter is what a check needs of a *testing.T.
+// reporter has the methods of *testing.T that checks call.
 type reporter interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -46,7 +46,7 @@ type reporter interface {
 	TempDir() string
 }
 
-// probe is a check under way.
+// probe is the state of a running check, with helpers.
 type probe struct {
 	Options
 	reporter
@@ -70,23 +70,23 @@ func newProbe(t reporter, conn grpc.ClientConnInterface, o Options) *probe {
 	return p
 }
 
-// clean takes away what the check made, and all that it made: names that stay
-// reserved and addresses that stay taken would fail other checks.
+// clean removes all objects that the check created, because reserved names and addresses
+// would make other checks fail.
 func (p *probe) clean() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.Context()), 2*p.CallTimeout)
 	defer cancel()
 	list, err := p.rt.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: p.ourPods()})
-	p.ok(err, "containergc: cannot find what is to be removed")
+	p.ok(err, "containergc: cannot list the pods to remove")
 	for _, s := range list.GetItems() {
 		_, err := p.rt.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: s.GetId()})
-		p.ok(err, "podrunner: a pod cannot be stopped")
+		p.ok(err, "podrunner: cannot stop a pod")
 		_, err = p.rt.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: s.GetId()})
-		p.ok(err, "containergc: a pod cannot be removed")
+		p.ok(err, "containergc: cannot remove a pod")
 	}
 }
 
-// must fails the check unless ok. breaks says which manager breaks and how, the
-// rest what was seen.
+// must fails the check unless ok. breaks is the manager that breaks and how it breaks; saw
+// and args are the format and arguments of the observation.
 func (p *probe) must(ok bool, breaks, saw string, args ...any) {
 	p.Helper()
 	if !ok {
@@ -99,8 +99,8 @@ func (p *probe) ok(err error, breaks string) {
 	p.must(err == nil, breaks, "%v", err)
 }
 
-// optional is ok for a call that the managers can do without: it skips the check if the
-// runtime answers Unimplemented.
+// optional is like ok, for a call that the managers do not require: it skips the check if
+// the runtime returns Unimplemented.
 func (p *probe) optional(err error, breaks string) {
 	p.Helper()
 	p.unlessUnimplemented(err)
@@ -110,7 +110,7 @@ func (p *probe) optional(err error, breaks string) {
 func (p *probe) unlessUnimplemented(err error) {
 	p.Helper()
 	if grpcstatus.Code(err) == codes.Unimplemented {
-		p.Skipf("NOT CHECKED, the runtime answers Unimplemented: %v", err)
+		p.Skipf("NOT CHECKED, the runtime returned Unimplemented: %v", err)
 	}
 }
 
@@ -119,32 +119,33 @@ func (p *probe) code(want codes.Code, err error, breaks string) {
 	p.must(grpcstatus.Code(err) == want, breaks, "error %v, not %v", err, want)
 }
 
-// gone accepts what all managers take for "is not there any more".
+// gone fails the check unless err is nil or NotFound. All managers treat both as removed.
 func (p *probe) gone(err error, breaks string) {
 	p.Helper()
 	p.must(err == nil || grpcstatus.Code(err) == codes.NotFound, breaks, "%v", err)
 }
 
-// call is the context of one call.
+// call returns the context of one call.
 func (p *probe) call() context.Context { return p.callFor(0) }
 
-// callFor is the context of a call that has d longer than others.
+// callFor returns the context of a call whose timeout is longer by d.
 func (p *probe) callFor(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(p.Context(), p.CallTimeout+d)
 	p.Cleanup(cancel)
 	return ctx
 }
 
-// pollPeriod is how often the runtime is asked for what happens by itself.
+// pollPeriod is the time between two polls of the runtime.
 const pollPeriod = 10 * time.Millisecond
 
-// until asks until it is so, for at most Settle. look returns what it saw.
-func (p *probe) until(breaks string, look func() (ok bool, saw string)) {
+// until polls until poll returns true, for at most Settle. poll also returns the
+// observation.
+func (p *probe) until(breaks string, poll func() (ok bool, saw string)) {
 	p.Helper()
 	tick := p.clock.NewTicker(pollPeriod)
 	defer tick.Stop()
 	for end := p.clock.Now().Add(p.Settle); ; <-tick.C() {
-		ok, saw := look()
+		ok, saw := poll()
 		if ok {
 			return
 		}
@@ -152,7 +153,7 @@ func (p *probe) until(breaks string, look func() (ok bool, saw string)) {
 	}
 }
 
-// pass lets time pass.
+// pass waits for d.
 func (p *probe) pass(d time.Duration) {
 	timer := p.clock.NewTimer(d)
 	defer timer.Stop()
@@ -167,13 +168,13 @@ func (p *probe) ourContainers() *runtimeapi.ContainerFilter {
 	return &runtimeapi.ContainerFilter{LabelSelector: map[string]string{labelRun: p.run}}
 }
 
-// pod is a sandbox that a check has made, and the config it was made with.
+// pod is a sandbox that a check has created, with its config.
 type pod struct {
 	id     string
 	config *runtimeapi.PodSandboxConfig
 }
 
-// podConfig makes the config of a new pod.
+// podConfig returns the config of a new pod.
 func (p *probe) podConfig() *runtimeapi.PodSandboxConfig {
 	p.pods++
 	name := fmt.Sprintf("conformance-%s-%d", p.run, p.pods)
@@ -191,8 +192,8 @@ func (p *probe) podConfig() *runtimeapi.PodSandboxConfig {
 	if p.pods%2 == 1 {
 		config.Labels[labelGroup] = "odd"
 	}
-	// A runtime makes no log folder: the agent does.
-	p.ok(os.MkdirAll(config.LogDirectory, 0o755), "this test: the log folder cannot be made")
+	// The agent creates the log folder, not the runtime.
+	p.ok(os.MkdirAll(config.LogDirectory, 0o755), "this test: cannot create the log folder")
 	return config
 }
 
@@ -204,8 +205,8 @@ func (p *probe) runPod() *pod {
 func (p *probe) runPodOf(config *runtimeapi.PodSandboxConfig) *pod {
 	p.Helper()
 	r, err := p.rt.RunPodSandbox(p.call(), &runtimeapi.RunPodSandboxRequest{Config: config})
-	p.ok(err, "podrunner: no pod can be made")
-	p.must(r.GetPodSandboxId() != "", "podrunner: a pod that was made has no id", "%v", r)
+	p.ok(err, "podrunner: cannot create a pod")
+	p.must(r.GetPodSandboxId() != "", "podrunner: a created pod has no id", "%v", r)
 	return &pod{r.GetPodSandboxId(), config}
 }
 
@@ -224,18 +225,18 @@ func (p *probe) removePod(id string) {
 func (p *probe) podStatus(id string) *runtimeapi.PodSandboxStatus {
 	p.Helper()
 	r, err := p.rt.PodSandboxStatus(p.call(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
-	p.ok(err, "pleg: a pod that is there cannot be inspected")
+	p.ok(err, "pleg: cannot get the status of an existing pod")
 	return r.GetStatus()
 }
 
 func (p *probe) listPods(filter *runtimeapi.PodSandboxFilter) []*runtimeapi.PodSandbox {
 	p.Helper()
 	r, err := p.rt.ListPodSandbox(p.call(), &runtimeapi.ListPodSandboxRequest{Filter: filter})
-	p.ok(err, "pleg: pods cannot be listed, so nothing is noticed any more")
+	p.ok(err, "pleg: cannot list pods, so it detects no changes")
 	return r.GetItems()
 }
 
-// containerConfig makes the config of an attempt at a container.
+// containerConfig returns the config of a container with this attempt.
 func (p *probe) containerConfig(name string, w Workload, attempt uint32) *runtimeapi.ContainerConfig {
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: name, Attempt: attempt},
@@ -249,8 +250,8 @@ func (p *probe) containerConfig(name string, w Workload, attempt uint32) *runtim
 	}
 }
 
-// tryCreate labels the container as the kubelet does: CRI-O finds the names of pods and
-// containers by these labels.
+// tryCreate creates a container with the kubelet's labels: CRI-O finds the names of pods
+// and containers by these labels.
 func (p *probe) tryCreate(in *pod, config *runtimeapi.ContainerConfig) (string, error) {
 	for _, key := range []string{labelPodName, labelPodNamespace, labelPodUID} {
 		config.Labels[key] = in.config.GetLabels()[key]
@@ -265,7 +266,7 @@ func (p *probe) tryCreate(in *pod, config *runtimeapi.ContainerConfig) (string, 
 func (p *probe) create(in *pod, name string, w Workload) string {
 	p.Helper()
 	id, err := p.tryCreate(in, p.containerConfig(name, w, 0))
-	p.ok(err, "podrunner: no container can be made")
+	p.ok(err, "podrunner: cannot create a container")
 	return id
 }
 
@@ -276,15 +277,15 @@ func (p *probe) tryStart(id string) error {
 
 func (p *probe) start(id string) {
 	p.Helper()
-	p.ok(p.tryStart(id), "podrunner: no container can be started")
+	p.ok(p.tryStart(id), "podrunner: cannot start a container")
 }
 
-// launch makes and starts a container and waits until it is ready.
+// launch creates and starts a container, and waits until it is ready.
 func (p *probe) launch(in *pod, name string, w Workload) string {
 	p.Helper()
 	id := p.create(in, name, w)
 	p.start(id)
-	p.until("prober, podworker: what a container writes is not in its log", func() (bool, string) {
+	p.until("prober, podworker: the output of a container is missing in its log", func() (bool, string) {
 		text, err := os.ReadFile(filepath.Join(in.config.GetLogDirectory(), name+"_0.log"))
 		return strings.Contains(string(text), w.Ready), fmt.Sprintf("%q, %v", text, err)
 	})
@@ -320,8 +321,8 @@ func (p *probe) tryStatus(id string) (*runtimeapi.ContainerStatus, error) {
 func (p *probe) status(id string) *runtimeapi.ContainerStatus {
 	p.Helper()
 	st, err := p.tryStatus(id)
-	p.ok(err, "pleg: a container that is there cannot be inspected")
-	p.must(st != nil, "pleg: a container that is there has no status", "nil")
+	p.ok(err, "pleg: cannot get the status of an existing container")
+	p.must(st != nil, "pleg: an existing container has no status", "nil")
 	return st
 }
 
@@ -329,7 +330,7 @@ func (p *probe) status(id string) *runtimeapi.ContainerStatus {
 func (p *probe) ended(id string) *runtimeapi.ContainerStatus {
 	p.Helper()
 	var st *runtimeapi.ContainerStatus
-	p.until("pleg: the end of a container is never noticed, so it is not restarted", func() (bool, string) {
+	p.until("pleg: never detects that a container exited, so it is not restarted", func() (bool, string) {
 		st = p.status(id)
 		return exited(st), st.GetState().String()
 	})
@@ -339,7 +340,7 @@ func (p *probe) ended(id string) *runtimeapi.ContainerStatus {
 func (p *probe) list(filter *runtimeapi.ContainerFilter) []*runtimeapi.Container {
 	p.Helper()
 	r, err := p.rt.ListContainers(p.call(), &runtimeapi.ListContainersRequest{Filter: filter})
-	p.ok(err, "pleg: containers cannot be listed, so nothing is noticed any more")
+	p.ok(err, "pleg: cannot list containers, so it detects no changes")
 	return r.GetContainers()
 }
 

@@ -13,11 +13,11 @@ func statsChecks() []check {
 	}
 }
 
-// plausible checks the figures that victims are chosen by.
+// plausible checks the usage figures by which eviction ranks pods.
 func (p *probe) plausible(cpu *runtimeapi.CpuUsage, memory *runtimeapi.MemoryUsage) {
 	p.Helper()
-	p.must(cpu.GetUsageCoreNanoSeconds() != nil, "eviction: cannot tell who uses the CPU", "%v", cpu)
-	p.must(memory.GetWorkingSetBytes().GetValue() > 0, "eviction: cannot rank by memory", "%v", memory)
+	p.must(cpu.GetUsageCoreNanoSeconds() != nil, "eviction: cannot get CPU usage", "%v", cpu)
+	p.must(memory.GetWorkingSetBytes().GetValue() > 0, "eviction: cannot rank pods by memory usage", "%v", memory)
 	p.closeTo(p.clock.Now(), cpu.GetTimestamp())
 	p.closeTo(p.clock.Now(), memory.GetTimestamp())
 }
@@ -25,26 +25,26 @@ func (p *probe) plausible(cpu *runtimeapi.CpuUsage, memory *runtimeapi.MemoryUsa
 func checkContainerStats(p *probe) {
 	id := p.launch(p.runPod(), "app", p.Sleeper)
 	r, err := p.rt.ContainerStats(p.call(), &runtimeapi.ContainerStatsRequest{ContainerId: id})
-	p.optional(err, "eviction: cannot tell what a container uses")
-	p.must(r.GetStats().GetAttributes().GetId() == id, "eviction: takes one container for another", "%v", r)
-	p.must(r.GetStats().GetAttributes().GetLabels()[labelName] == "app", "eviction: cannot tell whose container it is", "%v", r)
+	p.optional(err, "eviction: cannot get the stats of a container")
+	p.must(r.GetStats().GetAttributes().GetId() == id, "eviction: mistakes one container for another", "%v", r)
+	p.must(r.GetStats().GetAttributes().GetLabels()[labelName] == "app", "eviction: cannot find the pod of a container", "%v", r)
 	p.plausible(r.GetStats().GetCpu(), r.GetStats().GetMemory())
 	_, err = p.rt.ContainerStats(p.call(), &runtimeapi.ContainerStatsRequest{ContainerId: unknownID})
-	p.must(err != nil, "eviction: a container that is gone uses something", "no error")
+	p.must(err != nil, "eviction: a removed container has stats", "no error")
 }
 
 func checkPodStats(p *probe) {
 	pod := p.runPod()
 	id := p.launch(pod, "app", p.Sleeper)
 	r, err := p.rt.PodSandboxStats(p.call(), &runtimeapi.PodSandboxStatsRequest{PodSandboxId: pod.id})
-	p.optional(err, "eviction: cannot tell what a pod uses")
+	p.optional(err, "eviction: cannot get the stats of a pod")
 	p.must(r.GetStats().GetAttributes().GetId() == pod.id && sameMetadata(r.GetStats().GetAttributes().GetMetadata(), pod.config.GetMetadata()),
-		"eviction: takes one pod for another", "%v", r)
+		"eviction: mistakes one pod for another", "%v", r)
 	p.plausible(r.GetStats().GetLinux().GetCpu(), r.GetStats().GetLinux().GetMemory())
 	inside := r.GetStats().GetLinux().GetContainers()
-	p.must(len(inside) == 1 && inside[0].GetAttributes().GetId() == id, "eviction: a pod's figures miss a container's", "%v", inside)
+	p.must(len(inside) == 1 && inside[0].GetAttributes().GetId() == id, "eviction: the stats of a pod miss a container", "%v", inside)
 	_, err = p.rt.PodSandboxStats(p.call(), &runtimeapi.PodSandboxStatsRequest{PodSandboxId: unknownID})
-	p.code(codes.NotFound, err, "eviction: cannot tell a pod that is gone from a runtime that fails")
+	p.code(codes.NotFound, err, "eviction: cannot distinguish a removed pod from a failing runtime")
 }
 
 func checkListedStats(p *probe) {
@@ -54,7 +54,7 @@ func checkListedStats(p *probe) {
 	containers, err := p.rt.ListContainerStats(p.call(), &runtimeapi.ListContainerStatsRequest{
 		Filter: &runtimeapi.ContainerStatsFilter{LabelSelector: p.ourContainers().GetLabelSelector()},
 	})
-	p.optional(err, "eviction: cannot tell what containers use")
+	p.optional(err, "eviction: cannot list the stats of containers")
 	seen := 0
 	for _, s := range containers.GetStats() {
 		if s.GetAttributes().GetId() == id {
@@ -62,11 +62,11 @@ func checkListedStats(p *probe) {
 			p.plausible(s.GetCpu(), s.GetMemory())
 		}
 	}
-	p.must(seen == 1, "eviction: a container's figures are not listed once", "%d times in %v", seen, containers)
+	p.must(seen == 1, "eviction: the stats of a container are not listed exactly once", "%d times in %v", seen, containers)
 	pods, err := p.rt.ListPodSandboxStats(p.call(), &runtimeapi.ListPodSandboxStatsRequest{
 		Filter: &runtimeapi.PodSandboxStatsFilter{LabelSelector: p.ourPods().GetLabelSelector()},
 	})
-	p.optional(err, "eviction: cannot tell what pods use")
+	p.optional(err, "eviction: cannot list the stats of pods")
 	seen = 0
 	for _, s := range pods.GetStats() {
 		if s.GetAttributes().GetId() == pod.id {
@@ -74,5 +74,5 @@ func checkListedStats(p *probe) {
 			p.plausible(s.GetLinux().GetCpu(), s.GetLinux().GetMemory())
 		}
 	}
-	p.must(seen == 1, "eviction: a pod's figures are not listed once", "%d times in %v", seen, pods)
+	p.must(seen == 1, "eviction: the stats of a pod are not listed exactly once", "%d times in %v", seen, pods)
 }

@@ -14,19 +14,19 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// Server serves the streams of one node. Make it with [New], give its Streamer to
-// the node, and then serve it.
+// Server serves the streams of one node. Create it with [New], set its Streamer in the
+// node's config, and serve it with an http.Server.
 type Server struct {
 	address string
 	server  streaming.Server // nil until Streamer was called
 }
 
-// New returns a server whose URLs lead to address, HOST:PORT, where the caller
-// serves it.
+// New returns a server whose URLs have address, as HOST:PORT, at which the caller serves
+// it.
 func New(address string) *Server { return &Server{address: address} }
 
-// Streamer ties the server to a node; it is made to be a fakecri.Config's
-// Streamer. A server serves one node.
+// Streamer connects the server with a node. Set it as fakecri.Config.Streamer. It returns
+// an error for a second node.
 func (s *Server) Streamer(n *fakecri.Node) (fakecri.Streamer, error) {
 	if s.server != nil {
 		return nil, errors.New("streaming: the server serves another node already")
@@ -42,7 +42,7 @@ func (s *Server) Streamer(n *fakecri.Node) (fakecri.Streamer, error) {
 	return server, nil
 }
 
-// ServeHTTP answers the URLs. Before Streamer was called there are none.
+// ServeHTTP serves the URLs of streams. Before Streamer was called, it responds with 404.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.server == nil {
 		http.NotFound(w, r)
@@ -51,7 +51,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.server.ServeHTTP(w, r)
 }
 
-// node is a fakecri.Node as k8s.io/cri-streaming wants a runtime.
+// node is a fakecri.Node with the methods that k8s.io/cri-streaming requires of a runtime.
 type node struct{ *fakecri.Node }
 
 // Exec runs a command of the container's program.
@@ -61,20 +61,19 @@ func (n node) Exec(ctx context.Context, id string, cmd []string, _ io.Reader, st
 	return n.ExecStream(ctx, id, cmd, writer(stdout), writer(stderr))
 }
 
-// Attach shows what the container writes.
+// Attach streams the output of the container.
 func (n node) Attach(ctx context.Context, id string, _ io.Reader, stdout, _ io.WriteCloser,
 	_ bool, _ <-chan remotecommand.TerminalSize,
 ) error {
 	return n.AttachStream(ctx, id, writer(stdout))
 }
 
-// PortForward joins the stream to a port of the pod.
+// PortForward connects the stream with a port of the pod.
 func (n node) PortForward(ctx context.Context, sandboxID string, port int32, stream io.ReadWriteCloser) error {
 	return n.PortForwardStream(ctx, sandboxID, port, stream)
 }
 
-// writer keeps a stream that was not asked for from becoming a writer that is not
-// nil.
+// writer returns w, or a nil interface if w is nil.
 func writer(w io.WriteCloser) io.Writer {
 	if w == nil {
 		return nil

@@ -66,7 +66,7 @@ func (b *bed) dial(url string) *websocket.Conn {
 	return conn
 }
 
-// read returns what comes over each channel until the other side ends.
+// read returns the data of each channel until the other side closes the stream.
 func read(conn *websocket.Conn) map[byte]string {
 	got := map[byte]string{}
 	for {
@@ -106,7 +106,7 @@ func TestExec(t *testing.T) {
 	require.Contains(t, exec("no", "such")[status], `"status":"Failure"`)
 }
 
-func TestExecOfAStreamThatWasNotAskedFor(t *testing.T) {
+func TestExec_WithoutARequestedStream(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, fakecri.Program{Exec: map[string]fakecri.Exec{"cat x": {Stdout: "hello", Stderr: "oops"}}})
 	answer, err := b.Exec(t.Context(), &runtimeapi.ExecRequest{ContainerId: b.container, Cmd: []string{"cat", "x"}, Stdout: true})
@@ -116,7 +116,7 @@ func TestExecOfAStreamThatWasNotAskedFor(t *testing.T) {
 	require.Empty(t, got[stderr])
 }
 
-func TestAttachShowsWhatIsWritten(t *testing.T) {
+func TestAttach_StreamsTheOutput(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, fakecri.Program{Log: []string{"one", "two"}, Runtime: 1e9})
 	answer, err := b.Attach(t.Context(), &runtimeapi.AttachRequest{ContainerId: b.container, Stdout: true})

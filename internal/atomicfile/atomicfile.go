@@ -1,5 +1,5 @@
-// Package atomicfile replaces files as a whole: a reader, or the next process after a
-// crash, finds the old text or the new one.
+// Package atomicfile replaces files atomically: a reader, or the next process after a
+// crash, finds the complete old or the complete new content.
 package atomicfile
 
 import (
@@ -10,23 +10,24 @@ import (
 	"runtime"
 )
 
-// Suffix follows the name of a file while its next text is written. A crash leaves a
-// file of that name, which the next Write replaces.
+// Suffix is appended to the name of the temporary file with the new content. A crash may
+// leave this file, which the next Write replaces.
 const Suffix = ".new"
 
-// Durability is what a file survives.
+// Durability is the kind of failure that a file survives.
 type Durability int
 
 const (
-	// Process keeps the file whole if the process ends. If the machine loses power, the
-	// file may be old or empty.
+	// Process keeps the file complete if the process ends. After a power failure the file
+	// may be old or empty.
 	Process Durability = iota
-	// Durable has the new file on disk when Write returns.
+	// Durable also writes the new file to disk before Write returns, so that it survives a
+	// power failure.
 	Durable
 )
 
-// Write replaces the file at path, in a folder that exists, with one that only its owner
-// can read and write. The caller writes one path at a time.
+// Write replaces the file at path with a file that only its owner can read and write. The
+// folder must exist. Concurrent calls for one path are not allowed.
 func Write(path string, text []byte, survives Durability) (err error) {
 	folder, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -36,7 +37,7 @@ func Write(path string, text []byte, survives Durability) (err error) {
 	return WriteIn(folder, filepath.Base(path), text, survives)
 }
 
-// WriteIn is Write for the file of this name in folder.
+// WriteIn is like [Write], for the file with this name in folder.
 func WriteIn(folder *os.Root, name string, text []byte, survives Durability) error {
 	next := name + Suffix
 	err := writeFile(folder, next, text, survives)
@@ -67,7 +68,7 @@ func writeFile(folder *os.Root, name string, text []byte, survives Durability) e
 	return errors.Join(err, f.Close())
 }
 
-// SyncFolder has the entries of a folder on disk, on systems that can do so.
+// SyncFolder writes the entries of a folder to disk, on systems that support it.
 func SyncFolder(folder *os.Root) (err error) {
 	if runtime.GOOS == "windows" {
 		return nil

@@ -41,7 +41,7 @@ func TestWrite_ReplacesTheFile(t *testing.T) {
 	}
 }
 
-// Whoever has the old file open reads the old text to its end.
+// A reader that opened the old file reads the complete old text.
 func TestWrite_ChangesNoOpenFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
@@ -56,7 +56,7 @@ func TestWrite_ChangesNoOpenFile(t *testing.T) {
 	require.Equal(t, "old", string(text[:n]))
 }
 
-func TestWrite_ThatFailsLeavesTheOldFileAndNoOther(t *testing.T) {
+func TestWrite_FailureLeavesOnlyTheOldFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.ErrorIs(t, atomicfile.Write(filepath.Join(dir, "missing", "file"), nil, atomicfile.Durable), os.ErrNotExist)

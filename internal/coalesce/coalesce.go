@@ -1,5 +1,5 @@
-// Package coalesce is the one queue behind every channel of changes of this module:
-// a reader that is slow delays nobody and loses nothing but what is out of date.
+// Package coalesce holds the queue behind the channels of changes in this module. A slow
+// reader delays no writer, and misses only values that newer ones replaced.
 package coalesce
 
 import (
@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// Queue keeps one value per key for a reader, in the order in which the keys came
-// first. So it holds no more than there are keys. Make it with [New]; its methods
-// are safe for concurrent use.
+// Queue keeps one value per key for a reader, in the order in which the keys were first
+// added. So its length is at most the number of keys. Create it with [New]; its methods are
+// safe for concurrent use.
 type Queue[K comparable, V any] struct {
 	merge func(before, now V) V
 	wake  chan struct{} // capacity 1: the queue is no longer empty
@@ -19,13 +19,13 @@ type Queue[K comparable, V any] struct {
 	pending map[K]V
 }
 
-// New returns a queue in which merge makes one value of what waits for a key and
-// what comes for it.
+// New returns an empty queue. merge combines the pending value of a key with a new value of
+// the same key.
 func New[K comparable, V any](merge func(before, now V) V) *Queue[K, V] {
 	return &Queue[K, V]{merge: merge, wake: make(chan struct{}, 1), pending: map[K]V{}}
 }
 
-// Add puts a value into the queue. It never waits.
+// Add adds a value to the queue. It never blocks.
 func (q *Queue[K, V]) Add(key K, value V) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -37,11 +37,11 @@ func (q *Queue[K, V]) Add(key K, value V) {
 	q.order = append(q.order, key)
 	select {
 	case q.wake <- struct{}{}:
-	default: // it has been told already
+	default: // a wake-up is pending already
 	}
 }
 
-// Pump hands the values over until ctx is done.
+// Pump sends the values to out until ctx is done.
 func (q *Queue[K, V]) Pump(ctx context.Context, out chan<- V) {
 	for {
 		value, ok := q.next()
@@ -61,7 +61,7 @@ func (q *Queue[K, V]) Pump(ctx context.Context, out chan<- V) {
 	}
 }
 
-// next takes the first value.
+// next removes and returns the first value. It reports false if the queue is empty.
 func (q *Queue[K, V]) next() (value V, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

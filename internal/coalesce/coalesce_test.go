@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// reading calls f with a queue that is being read: what is read shows when f looks.
+// reading calls f with a queue that is being read.
 func reading(t *testing.T, f func(q *coalesce.Queue[string, int], read func() (int, bool))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestValuesOfAKeyAreMergedAndKeysKeepTheirOrder(t *testing.T) {
 	})
 }
 
-func TestAnEmptyQueueWakesUpForEachValue(t *testing.T) {
+func TestPump_WakesUpForEachValue(t *testing.T) {
 	reading(t, func(q *coalesce.Queue[string, int], read func() (int, bool)) {
 		for i := range 10 {
 			_, ok := read()
@@ -69,7 +69,7 @@ func TestAnEmptyQueueWakesUpForEachValue(t *testing.T) {
 	})
 }
 
-func TestPumpEndsWhileNobodyReads(t *testing.T) {
+func TestPump_EndsWithoutAReader(t *testing.T) {
 	reading(t, func(q *coalesce.Queue[string, int], _ func() (int, bool)) {
 		q.Add("a", 1)
 		q.Add("b", 1)

@@ -5,29 +5,28 @@ import (
 	"sync"
 )
 
-// Signal notifies any number of readers that something has changed, and not what. The zero
-// value is ready to use; its methods are safe for concurrent use and may be called under
-// locks of the caller.
+// Signal notifies any number of readers of a change. The notification has no content. The
+// zero value is ready to use; its methods are safe for concurrent use and may be called
+// with locks held.
 type Signal struct {
 	mu      sync.Mutex
 	readers map[chan struct{}]struct{}
 }
 
-// Notify puts a message into the channel of each reader that does not hold one. It never
-// waits.
+// Notify sends a message to each reader whose channel is empty. It never blocks.
 func (s *Signal) Notify() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.readers {
 		select {
 		case c <- struct{}{}:
-		default: // the message that waits there stands for this change too
+		default: // the pending message covers this change too
 		}
 	}
 }
 
-// Subscribe returns a channel that holds a message whenever Notify was called since the last
-// message was taken, and one at the beginning. It is closed when ctx is done, or soon after.
+// Subscribe returns a channel that holds a message if Notify was called since the last
+// message was received, and one at the beginning. It is closed soon after ctx is done.
 func (s *Signal) Subscribe(ctx context.Context) <-chan struct{} {
 	c := make(chan struct{}, 1)
 	c <- struct{}{}

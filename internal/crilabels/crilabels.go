@@ -1,6 +1,6 @@
-// Package crilabels holds the labels and annotations by which the kubelet marks
-// its sandboxes and containers, so that crictl, log shippers and a kubelet know
-// ours and we know theirs.
+// Package crilabels holds the labels and annotations that the kubelet sets on its sandboxes
+// and containers. With them, crictl, log shippers and a kubelet recognise the objects of
+// this module, and the reverse.
 package crilabels
 
 import (
@@ -19,8 +19,8 @@ const (
 	PodUID = "io.kubernetes.pod.uid"
 	// ContainerName is the container's name in its pod's spec.
 	ContainerName = "io.kubernetes.container.name"
-	// Agent is ours: the name of the agent that made the object. A runtime may
-	// serve others too, and what does not carry it is not ours to touch.
+	// Agent is the name of the agent that created the object. Only this module sets it. A
+	// runtime may have other clients, so objects without this label are not changed.
 	Agent = "io.kubeparts.agent"
 )
 
@@ -29,30 +29,31 @@ const (
 	// Hash is the kubelet's hash of the container's name and image, in hexadecimal. A
 	// kubelet that takes over the node restarts each container whose hash differs.
 	Hash = "io.kubernetes.container.hash"
-	// Definition is ours: the hash of the container's whole definition but for its
-	// resources, as it was when the container was made.
+	// Definition is the hash of the container's whole definition except its resources, at
+	// the time of its creation. Only this module sets it.
 	Definition = "io.kubeparts.container.definition"
-	// RestartCount is how often the container had been restarted when it was
-	// made, in decimal.
+	// RestartCount is the container's restart count at the time of its creation, in
+	// decimal.
 	RestartCount = "io.kubernetes.container.restartCount"
-	// TerminationMessagePath is where the container leaves its last words.
+	// TerminationMessagePath is the path of the container's termination message.
 	TerminationMessagePath = "io.kubernetes.container.terminationMessagePath"
-	// TerminationMessagePolicy is how they are read.
+	// TerminationMessagePolicy is the policy by which the termination message is read.
 	TerminationMessagePolicy = "io.kubernetes.container.terminationMessagePolicy"
-	// PodTerminationGracePeriod is the pod's grace period in seconds, in decimal;
-	// absent where the pod has none.
+	// PodTerminationGracePeriod is the pod's grace period in seconds, in decimal. It is not
+	// set if the pod has none.
 	PodTerminationGracePeriod = "io.kubernetes.pod.terminationGracePeriod"
-	// PodDeletionGracePeriod is the deletion's grace period in seconds, in
-	// decimal; absent while the pod is not being deleted.
+	// PodDeletionGracePeriod is the grace period of the pod's deletion in seconds, in
+	// decimal. It is not set while the pod is not being deleted.
 	PodDeletionGracePeriod = "io.kubernetes.pod.deletionGracePeriod"
-	// PreStopHandler is the container's preStop hook as JSON; absent where it has none.
+	// PreStopHandler is the container's preStop hook as JSON. It is not set if the
+	// container has none.
 	PreStopHandler = "io.kubernetes.container.preStopHandler"
 )
 
-// UID returns the pod's UID in labels, empty if there is none.
+// UID returns the pod's UID in labels, or an empty UID if it is not set.
 func UID(labels map[string]string) types.UID { return types.UID(labels[PodUID]) }
 
-// Restarts returns the restart count in annotations, 0 where it is missing or not a
+// Restarts returns the restart count in annotations. It is 0 if it is not set or not a
 // number, as in the kubelet.
 func Restarts(annotations map[string]string) int {
 	n, err := strconv.Atoi(annotations[RestartCount])

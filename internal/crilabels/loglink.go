@@ -1,10 +1,10 @@
 package crilabels
 
-// longestName is the length that file systems allow a file's name.
+// longestName is the maximum length of a file name in bytes.
 const longestName = 255
 
-// LogLink returns the name of the link to the log of a container, by which log shippers
-// find it in /var/log/containers. A name that is too long is cut, which may cut the
+// LogLink returns the name of the link to a container's log in /var/log/containers, where
+// log shippers look for logs. A name that is too long is truncated, which may truncate the
 // container's ID.
 func LogLink(namespace, pod, container, id string) string {
 	const suffix = ".log"

@@ -1,4 +1,4 @@
-// Package expansion replaces references to variables in what pods say, by the rule of
+// Package expansion expands references to variables in the fields of pods, by the rule of
 // Kubernetes for env, command, args and subPathExpr.
 package expansion
 
@@ -7,25 +7,26 @@ import (
 	"strings"
 )
 
-// MaxBytes is how long a container's environment, command and arguments can be together.
-// Linux starts no program with more (execve(2)), whatever its limits are.
+// MaxBytes is the maximum total size of a container's environment, command and arguments.
+// Linux starts no program with more, with any limits (execve(2)).
 const MaxBytes = 6 << 20
 
-// ErrTooLong is the error for what is longer than [MaxBytes] when its references are
-// replaced: a few lines of variables that name each other can ask for all memory.
+// ErrTooLong is the error for a text that would be longer than [MaxBytes] after the
+// expansion. Without this limit, a few variables that refer to each other could use all
+// memory.
 type ErrTooLong struct {
-	// What is too long.
+	// What names the text, such as the field of the pod.
 	What string
 }
 
-// Error returns a message for a pod's author.
+// Error returns a message for the author of the pod.
 func (e ErrTooLong) Error() string {
 	return fmt.Sprintf("%s: more than %d bytes with all $(NAME) references replaced", e.What, MaxBytes)
 }
 
-// Expand replaces each $(NAME) in s by what value returns. $$ is a dollar, so that
-// $$(NAME) stays as $(NAME). It reports false, and returns no text, when that would be
-// longer than limit bytes.
+// Expand replaces each $(NAME) in s by the result of value. $$ is an escaped dollar, so
+// $$(NAME) becomes $(NAME). If the result would be longer than limit bytes, it returns no
+// text and reports false.
 func Expand(s string, limit int, value func(name string) string) (text string, ok bool) {
 	var b strings.Builder
 	write := func(part string) {

@@ -1,2 +1,2 @@
-// Package filelock keeps two processes from using one folder: it locks a file in it.
+// Package filelock locks a file, so that two processes do not use the same folder.
 package filelock

@@ -4,8 +4,8 @@ package filelock
 
 import "os"
 
-// Lock creates the file if it does not exist. It does not lock it, because this system has
-// no advisory locks.
+// Lock creates the file if it does not exist. It does not lock the file, because Unix
+// advisory locks are not available on this system.
 func Lock(path string) (unlock func() error, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -9,9 +9,10 @@ import (
 	"syscall"
 )
 
-// Lock creates the file if it does not exist, locks it, and returns what unlocks it. If
-// another process or another caller of this one holds the lock, the error reports so at
-// once. The kernel unlocks the file when the process ends, however it ends.
+// Lock creates the file if it does not exist, locks it, and returns a function that unlocks
+// it. It does not wait: if another process, or another caller in this process, holds the
+// lock, it returns an error. The kernel unlocks the file when the process ends for any
+// reason.
 func Lock(path string) (unlock func() error, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestChecksCanFail runs the checks on the small modules in testdata/checks. Each
-// script names a check, gives files, and expects findings; every check must be
-// seen both to find something and to find nothing.
+// TestChecksCanFail runs the checks on the small modules in testdata/checks. Each script
+// has the name of a check, files, and the expected findings; every check must both find
+// something and find nothing in some script.
 func TestChecksCanFail(t *testing.T) {
 	failed, passed := map[string]bool{}, map[string]bool{}
 	scripts, err := filepath.Glob("testdata/checks/*")
@@ -47,11 +47,10 @@ func TestChecksCanFail(t *testing.T) {
 	}
 }
 
-// veil stands inside words of the scripts that no committed file says, these
-// neither.
+// veil divides the forbidden words in the scripts, which are committed files too.
 const veil = "¦"
 
-// veiled puts a veil into each such word.
+// veiled puts a veil into each forbidden word.
 func veiled(text string) string {
 	for _, w := range words() {
 		text = w.pattern.ReplaceAllStringFunc(text, func(hit string) string {
@@ -61,10 +60,10 @@ func veiled(text string) string {
 	return text
 }
 
-// parseModule makes a module of a script's input: files, each below a line
-// "-- path --". A line "@N text" is N lines with {n} replaced by their number.
-// The file "go list" has lines "package module": a package of ours links what
-// follows up to the next one of ours.
+// parseModule returns the module of a script's input: files, each below a line "-- path
+// --". A line "@N text" stands for N lines with {n} replaced by their number. The file "go
+// list" has lines "package module": a package of this module links the packages up to the
+// next package of this module.
 func parseModule(t *testing.T, input string) *module {
 	t.Helper()
 	m := &module{fset: token.NewFileSet()}
@@ -80,7 +79,7 @@ func parseModule(t *testing.T, input string) *module {
 	return m
 }
 
-// expand repeats the lines that ask for it.
+// expand replaces the lines "@N text".
 func expand(t *testing.T, body string) string {
 	t.Helper()
 	return regexp.MustCompile(`(?m)^@(\d+) (.*)$`).ReplaceAllStringFunc(body, func(line string) string {

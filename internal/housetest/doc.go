@@ -1,40 +1,42 @@
-// Package housetest holds the rules of this module that a compiler does not
-// check, as tests: plain `go test ./...` tells of a breach, and nobody needs a
-// tool installed to be told.
+// Package housetest checks the rules of this module that the compiler does not check. The
+// checks are tests, so `go test ./...` reports violations without an additional tool.
 //
 // # What it checks
 //
-// Layering: who imports whom, the dependencies that never enter the module, those
-// that only tests may have, and what users of some packages do not link. The
-// table of edges is in edges_test.go.
+// Layering: which packages import which, the dependencies that the module must not have,
+// those that only tests may have, and those that users of some packages must not link. The
+// table of imports is in edges_test.go.
 //
-// Weight: how many packages and modules a user links with each of ours, as a
-// checked-in table, testdata/weight.txt. A change of it is a line in the diff
-// that somebody has to defend.
+// Weight: how many packages and modules users link with each package, in the checked-in
+// table testdata/weight.txt. Each change is a line in the diff that needs a reason.
 //
-// Shape: lines of files and functions, methods of interfaces, parameters of
-// constructors, test code per code.
+// Size: lines of files and functions, methods of interfaces, parameters of constructors,
+// lines of tests per line of code.
 //
-// Documentation: a doc.go with the headings that all have, a comment on every exported symbol, and a runnable
-// example with output in every package that users import.
+// Documentation: every package that users import has a doc.go with the same headings, a
+// comment on every exported symbol, and a runnable example with output.
 //
 // State and time: no package variables, no init, no panics, no system clock.
 //
 // Tests: a leak check in every package, no skipping, no waiting in real time.
 //
-// Pages: links lead to files and headings that are there, and Go code in them is
-// lines of a file that is compiled.
+// Pages: links lead to existing files and headings, and Go code in pages consists of lines
+// of a compiled file.
 //
-// Words: no unfinished work, and nothing of one particular machine in a
-// committed file.
+// Words: no committed file contains marks of unfinished work, or paths and hosts of one
+// particular machine.
+//
+// Riddles: phrases that readers do not understand at first reading, listed in
+// testdata/riddles.txt. Their number in each package and page, in
+// testdata/riddle-counts.txt, may only decrease.
 //
 // # How it works
 //
-// Each check is a pure function from a parsed module to findings, each of which
-// names a file and a line and says what to do. The scripts under testdata/checks
-// run it on small sources, and every check is seen to fail there: one that cannot
-// fail protects nothing.
+// Each check is a pure function from a parsed module to findings. A finding has a file, a
+// line and the action to take. The scripts in testdata/checks run the checks on small
+// sources, and must make every check fail at least once, because a check that cannot fail
+// is useless.
 //
-// `go test -v -run Report` prints the sizes, comment shares and ratios that the
-// limits are about.
+// `go test -v -run Report` prints the sizes, comment shares and test ratios to which the
+// limits apply.
 package housetest

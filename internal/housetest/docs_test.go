@@ -20,13 +20,13 @@ func checkDocumented(m *module) (found []finding) {
 		}
 		for name := range undocumented(s.file) {
 			found = append(found, m.findingAt(name.Pos(),
-				"%s has no doc comment: say what it is, its units, what it keeps, and how it fails", name.Name))
+				"%s has no doc comment: document what it is, its units, ownership and errors", name.Name))
 		}
 	}
 	return found
 }
 
-// undocumented yields the names of exported symbols that nothing is said about.
+// undocumented yields the names of exported symbols without a comment.
 func undocumented(file *ast.File) iter.Seq[*ast.Ident] {
 	return func(yield func(*ast.Ident) bool) {
 		for _, decl := range file.Decls {
@@ -63,8 +63,8 @@ func undocumentedIn(decl ast.Decl) (names []*ast.Ident) {
 	return names
 }
 
-// undocumentedFields returns the fields without a comment of a struct that users
-// fill in. A comment above several fields is one on those that it names.
+// undocumentedFields returns the fields without a comment of a struct that users fill in. A
+// comment above several fields applies to those that it names.
 func undocumentedFields(spec *ast.TypeSpec) (names []*ast.Ident) {
 	st, ok := spec.Type.(*ast.StructType)
 	if !ok || (spec.Name.Name != "Config" && spec.Name.Name != "Observer") {
@@ -85,8 +85,8 @@ func undocumentedFields(spec *ast.TypeSpec) (names []*ast.Ident) {
 	return names
 }
 
-// receiver returns the name of the type that fn is a method of, and fn's own
-// name where it is of none.
+// receiver returns the type name of a method's receiver, or the name of a function that is
+// not a method.
 func receiver(fn *ast.FuncDecl) string {
 	if fn.Recv == nil || len(fn.Recv.List) == 0 {
 		return fn.Name.Name
@@ -125,8 +125,8 @@ func typeSpecs(file *ast.File) iter.Seq[*ast.TypeSpec] {
 	}
 }
 
-// checkPackages finds packages that lack what every package has: a doc.go and an
-// example with output where users import it, and a leak check everywhere.
+// checkPackages finds packages without a required part: a doc.go and an example with output
+// if users import it, and a leak check in every package.
 func checkPackages(m *module) (found []finding) {
 	byDir := map[string][]source{}
 	for _, s := range m.sources {
@@ -135,7 +135,7 @@ func checkPackages(m *module) (found []finding) {
 	for _, dir := range slices.Sorted(maps.Keys(byDir)) {
 		files := byDir[dir]
 		if within(dir, "examples") || within(dir, "test") {
-			// What end-to-end tests start are processes, which they check for themselves.
+			// End-to-end tests start processes and check them themselves.
 			if dir != "test/e2e" && slices.ContainsFunc(files, isTestFile) && !slices.ContainsFunc(files, checksLeaks) {
 				found = append(found, finding{dir, 1, "no TestMain with goleak.VerifyTestMain: add it"})
 			}
@@ -166,15 +166,14 @@ func isPackageDoc(s source) bool {
 	return s.file.Doc != nil && (s.path == s.dir()+"/"+name || s.path == s.dir()+"/doc.go")
 }
 
-// headings are what the manual of each package for users has, in this order.
+// headings returns the required headings of the manual of each package for users, in order.
 func headings() []string {
 	return []string{
 		"What it does", "What you supply", "What it guarantees", "Goroutines and locking", "Differences from ", "Testing your code with it",
 	}
 }
 
-// missingHeadings finds what the manual of a package for users does not have, or
-// has in another place.
+// missingHeadings finds required headings that are missing or in the wrong order.
 func missingHeadings(dir string, files []source) (found []finding) {
 	i := slices.IndexFunc(files, isPackageDoc)
 	if i < 0 || !isPublic(dir) {
@@ -184,7 +183,7 @@ func missingHeadings(dir string, files []source) (found []finding) {
 	for _, h := range headings() {
 		_, after, ok := strings.Cut(rest, "\n# "+h)
 		if !ok {
-			found = append(found, finding{files[i].path, 1, "no heading \"" + strings.TrimSpace(h) + "\", or not in its place: all manuals have the same"})
+			found = append(found, finding{files[i].path, 1, "no heading \"" + strings.TrimSpace(h) + "\", or not in its place: all manuals have the same headings in the same order"})
 			continue
 		}
 		rest = after
@@ -204,7 +203,7 @@ func hasExample(files []source) bool {
 	})
 }
 
-// checksLeaks says whether s has a TestMain that calls goleak.VerifyTestMain.
+// checksLeaks reports whether s has a TestMain that calls goleak.VerifyTestMain.
 func checksLeaks(s source) (ok bool) {
 	for _, fn := range functions(s.file) {
 		if !s.isTest() || fn.Name.Name != "TestMain" || fn.Body == nil {

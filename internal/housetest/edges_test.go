@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// edges are the packages of this module and which others of it each may import.
-// What every package may import besides is in [mayImport]. A package that does
-// not exist yet may be in the table already.
+// edges returns the packages of this module, and which other packages of it each may
+// import. [mayImport] has the imports that are allowed for all. The table may contain
+// packages that do not exist yet.
 func edges() map[string][]string {
 	return map[string][]string{
 		"agent": slices.Concat(managers(), []string{
@@ -85,8 +85,8 @@ func edges() map[string][]string {
 	}
 }
 
-// managers are the packages that the agent puts together. The sources of podsource are not
-// among them: a program chooses its own.
+// managers returns the packages that the agent combines. It does not include podsource,
+// because a program chooses its own sources.
 func managers() []string {
 	return []string{
 		"containergc", "containergc/logrotate", "eviction", "imagegc", "lifecycle", "lifecycle/cgroups", "lifecycle/images",
@@ -95,11 +95,12 @@ func managers() []string {
 	}
 }
 
-// isFake reports whether the package in dir pretends to be a part of a node. Only programs,
-// tests, and the packages with an edge to it import it.
+// isFake reports whether the package in dir simulates a part of a node. Only programs,
+// tests, and packages with an edge to it may import it.
 func isFake(dir string) bool { return dir == "fakecri" || dir == "agent/host/fakehost" }
 
-// testEdges are what only tests may import besides: whom they prove to fit.
+// testEdges returns the additional packages that only tests may import, to test them
+// together.
 func testEdges() map[string][]string {
 	return map[string][]string{
 		"agent/cri": {
@@ -115,7 +116,7 @@ func testEdges() map[string][]string {
 	}
 }
 
-// mayImport says whether a file in dir may import the package in target.
+// mayImport reports whether a file in dir may import the package in target.
 func mayImport(dir, target string, test bool) bool {
 	allowed := edges()[dir]
 	switch {
@@ -132,9 +133,9 @@ func mayImport(dir, target string, test bool) bool {
 	}
 }
 
-// checkEdges finds imports between our packages that the table does not allow,
-// and packages that it does not know. A nested module may import every package
-// that its users could import too, and the fakes in its programs and tests.
+// checkEdges finds imports between our packages that the table does not allow, and packages
+// that are not in the table. A nested module may import every package that its users could
+// import too, and the fakes in its programs and tests.
 func checkEdges(m *module) (found []finding) {
 	table, reported := edges(), map[string]bool{}
 	for _, s := range m.sources {
@@ -177,10 +178,11 @@ func (m *module) nestedImports(s source) (found []finding) {
 	return found
 }
 
-// A denial keeps a dependency, and everything below it, out.
+// A denial forbids a dependency and all packages below it.
 type denial struct{ prefix, instead string }
 
-// deniedAlways are what nothing in this module may import, tests included.
+// deniedAlways returns the packages that no package of this module may import, including
+// tests.
 func deniedAlways() []denial {
 	return []denial{
 		{"k8s.io/client-go", "declare the narrow interface that you call"},
@@ -191,13 +193,13 @@ func deniedAlways() []denial {
 	}
 }
 
-// deniedInParts are what only agent/metrics, the examples and the tests of programs, in
-// test/, may import.
+// deniedInParts returns the packages that only agent/metrics, the examples and the tests of
+// programs in test/ may import.
 func deniedInParts() []denial {
 	return []denial{{"github.com/prometheus", "export through Observer"}}
 }
 
-// deniedInCode are what only tests may import.
+// deniedInCode returns the packages that only tests may import.
 func deniedInCode() []denial {
 	return []denial{
 		{"testing", "tests only"},
@@ -234,8 +236,8 @@ func checkDenied(m *module) (found []finding) {
 	return found
 }
 
-// unlinked are the dependencies that users of a package do not link, directly or through
-// other packages.
+// unlinked returns the dependencies that users of a package must not link, directly or
+// indirectly.
 func unlinked() map[string][]denial {
 	noCRI := []denial{{"k8s.io/cri-api", "take plain types instead"}}
 	return map[string][]denial{
@@ -254,7 +256,7 @@ func unlinked() map[string][]denial {
 	}
 }
 
-// checkLinked finds packages that link what their users should not have to.
+// checkLinked finds packages that link such dependencies.
 func checkLinked(m *module) (found []finding) {
 	for _, p := range m.listed {
 		dir, ok := ours(p.ImportPath)

@@ -21,14 +21,14 @@ import (
 // modulePath is the path of this module.
 const modulePath = "github.com/kubeparts/kubeparts"
 
-// A module is what the checks look at: every file of the tree, and what the go
-// command says about the packages.
+// A module is the input of the checks: every file of the tree, and the packages as listed
+// by the go command.
 type module struct {
 	fset    *token.FileSet
 	sources []source // Go files, those of nested modules too, for all systems and build tags
 	texts   []text   // all text files
-	others  []string // files that are no text
-	listed  []listed // what is linked on linux/amd64, ours and everybody's
+	others  []string // binary files
+	listed  []listed // the packages linked on linux/amd64, of this and all other modules
 }
 
 // A source is one Go file. Its path is relative to the module, with slashes.
@@ -36,7 +36,7 @@ type source struct {
 	path   string
 	file   *ast.File
 	lines  int
-	nested bool // in a module of its own, with its own dependencies
+	nested bool // in a nested module with its own dependencies
 }
 
 // A text is one file that people read.
@@ -55,16 +55,16 @@ type listed struct {
 
 func (s source) dir() string { return path.Dir(s.path) }
 
-// isTest says whether s is never part of what users link.
+// isTest reports whether s is a test, which users never link.
 func (s source) isTest() bool {
 	return strings.HasSuffix(s.path, "_test.go") || within(s.dir(), "test")
 }
 
-// isExample says whether s is part of a program that shows the packages.
+// isExample reports whether s is part of an example program.
 func (s source) isExample() bool { return within(s.dir(), "examples") }
 
-// isProgram reports whether s is part of an example or of a tool, which may read the
-// clock and wait.
+// isProgram reports whether s is part of an example or a tool, which may read the clock and
+// wait.
 func (s source) isProgram() bool {
 	if strings.HasSuffix(s.path, "_test.go") {
 		return false
@@ -75,16 +75,16 @@ func (s source) isProgram() bool {
 // isInternal reports whether the go command keeps users from importing the package in dir.
 func isInternal(dir string) bool { return strings.Contains("/"+dir+"/", "/internal/") }
 
-// isPublic says whether users import the package in dir.
+// isPublic reports whether users can import the package in dir.
 func isPublic(dir string) bool {
 	return !isInternal(dir) && !within(dir, "examples") && !within(dir, "test")
 }
 
-// isSuite says whether the code of a package is tests, which others run: it takes
-// a *testing.T, and needs no tests in proportion to its size.
+// isSuite reports whether a package is a test suite that users run: it may import testing,
+// and needs fewer tests of its own.
 func isSuite(dir string) bool { return dir == "fakecri/conformance" }
 
-// within says whether dir is top or below it.
+// within reports whether dir is top or below it.
 func within(dir, top string) bool { return dir == top || strings.HasPrefix(dir, top+"/") }
 
 // load reads the module at root.
@@ -122,7 +122,7 @@ func (m *module) walk(root string) error {
 				nested = append(nested, rel)
 			}
 			return nil
-		case !entry.Type().IsRegular(), rel == ".git": // a file, in a linked work tree
+		case !entry.Type().IsRegular(), rel == ".git": // a file in a linked work tree
 			return nil
 		}
 		data, err := os.ReadFile(name)
@@ -156,8 +156,8 @@ func (m *module) add(name string, data []byte, nested []string) error {
 	return nil
 }
 
-// goList asks the go command once for all packages and all that they link. The
-// target is fixed, so that the answer is the same on every machine.
+// goList lists all packages and their dependencies with the go command. The target platform
+// is fixed, so that the result is the same on every machine.
 func goList(root string) ([]listed, error) {
 	cmd := exec.Command("go", "list", "-e", "-deps", "-json=ImportPath,Standard,Deps,Module", "./...")
 	cmd.Dir = root

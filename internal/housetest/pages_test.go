@@ -9,9 +9,10 @@ import (
 	"unicode"
 )
 
-// checkPages finds links to what is not there, tests such as `prober.TestRedirects` that
-// do not exist, and Go code in pages that nothing compiles. A block of Go says behind its ``` of which file it is lines; between
-// lines that say "// ..." some may be missing.
+// checkPages finds links to missing files and headings, names of tests such as
+// `prober.TestRedirects` that do not exist, and Go code that is not compiled. The info
+// string of a block of Go code must have the file with its lines; a line "// ..." stands
+// for omitted lines.
 func checkPages(m *module) (found []finding) {
 	for _, page := range m.texts {
 		if path.Ext(page.path) != ".md" {
@@ -27,12 +28,12 @@ func checkPages(m *module) (found []finding) {
 			n++
 			for _, link := range links(line) {
 				if !m.hasTarget(page.path, link) {
-					found = append(found, finding{page.path, n, link + ": there is no such file or heading"})
+					found = append(found, finding{page.path, n, link + ": no such file or heading"})
 				}
 			}
 			for _, match := range namedTest.FindAllStringSubmatch(line, -1) {
 				if !m.hasTest(match[1], match[2]) {
-					found = append(found, finding{page.path, n, match[1] + "." + match[2] + ": there is no such test"})
+					found = append(found, finding{page.path, n, match[1] + "." + match[2] + ": no such test"})
 				}
 			}
 		}
@@ -54,14 +55,14 @@ func (m *module) hasTest(folder, name string) bool {
 	})
 }
 
-// A block is a piece of code in a page: what is behind the ```, and the lines.
+// A block is a fenced piece of code in a page: its info string and its lines.
 type block struct {
 	line int
 	info string
 	code []string
 }
 
-// blocks are the fenced pieces of code of a page.
+// blocks returns the fenced pieces of code of a page.
 func blocks(page text) (all []block) {
 	n, open := 0, false
 	for line := range strings.Lines(string(page.data)) {
@@ -82,7 +83,7 @@ func blocks(page text) (all []block) {
 	return all
 }
 
-// prose is a page with empty lines in place of its blocks.
+// prose returns a page with its blocks replaced by empty lines.
 func prose(page text) string {
 	var b strings.Builder
 	inside := false
@@ -97,18 +98,18 @@ func prose(page text) string {
 	return b.String()
 }
 
-// quoted says what is wrong with a block of Go, if anything is.
+// quoted returns the problem of a block of Go code, or an empty string.
 func (m *module) quoted(b block) string {
 	language, file, _ := strings.Cut(b.info, " ")
 	if language != "go" {
 		return ""
 	}
 	if file == "" {
-		return "Go code of no file: say which one it is lines of, so that it is compiled"
+		return "Go code without a file: name the file with these lines, so that it is compiled"
 	}
 	i := slices.IndexFunc(m.texts, func(t text) bool { return t.path == file })
 	if i < 0 {
-		return file + ": there is no such file"
+		return file + ": no such file"
 	}
 	rest := "\n" + string(m.texts[i].data)
 	var piece []string
@@ -119,7 +120,7 @@ func (m *module) quoted(b block) string {
 		}
 		_, after, ok := strings.Cut(rest, "\n"+strings.Join(piece, "\n")+"\n")
 		if len(piece) > 0 && !ok {
-			return file + ": it has not, or no more, these lines: " + strings.TrimSpace(piece[0]) + " ..."
+			return file + ": it does not contain these lines: " + strings.TrimSpace(piece[0]) + " ..."
 		}
 		if len(piece) > 0 {
 			rest = "\n" + after
@@ -129,7 +130,7 @@ func (m *module) quoted(b block) string {
 	return ""
 }
 
-// links are the relative ones of a line.
+// links returns the relative links of a line.
 func links(line string) (all []string) {
 	for _, match := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(line, -1) {
 		if !strings.Contains(match[1], ":") {
@@ -139,7 +140,7 @@ func links(line string) (all []string) {
 	return all
 }
 
-// hasTarget says whether a link from a page leads somewhere.
+// hasTarget reports whether the target of a link in a page exists.
 func (m *module) hasTarget(page, link string) bool {
 	file, heading, _ := strings.Cut(link, "#")
 	target := page
@@ -151,7 +152,7 @@ func (m *module) hasTarget(page, link string) bool {
 	}) || heading == "" && slices.Contains(m.others, target)
 }
 
-// hasHeading says whether a page has a heading that GitHub makes this anchor of.
+// hasHeading reports whether a page has a heading with this anchor on GitHub.
 func hasHeading(page text, anchor string) bool {
 	for line := range strings.Lines(prose(page)) {
 		if !strings.HasPrefix(line, "#") {

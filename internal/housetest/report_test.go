@@ -8,14 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReport prints what the limits are about, with go test -v.
+// TestReport prints the sizes to which the limits apply, with go test -v.
 func TestReport(t *testing.T) {
 	m, err := load("../..")
 	require.NoError(t, err)
 	t.Log("\n" + report(stats(m)))
 }
 
-// report is a table of sizes with a line for the whole module.
+// report returns a table of sizes, with a last line for the whole module.
 func report(all []stat) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-32s %6s %6s %9s %9s %8s %8s\n",

@@ -17,8 +17,8 @@ const (
 	minTestPercent   = 120 // lines of tests per hundred of code, comments not counted
 )
 
-// checkSize finds files and functions that hold more than one idea. Tests may
-// have long tables, so only their files are limited.
+// checkSize finds files and functions that are too long. Tests may have long tables, so
+// only the length of their files is limited.
 func checkSize(m *module) (found []finding) {
 	for _, s := range m.sources {
 		if s.lines > maxFileLines {
@@ -53,8 +53,8 @@ func (m *module) lines(n ast.Node) int {
 	return m.fset.Position(n.End()).Line - m.fset.Position(n.Pos()).Line + 1
 }
 
-// checkInterfaces finds exported interfaces that ask for more than a caller
-// gladly writes. A union of other interfaces is what one client implements already.
+// checkInterfaces finds exported interfaces with too many methods. A union of other
+// interfaces is accepted, because one client usually implements all of it.
 func checkInterfaces(m *module) (found []finding) {
 	for _, s := range m.sources {
 		if s.isTest() || s.isExample() {
@@ -76,8 +76,8 @@ func isUnion(it *ast.InterfaceType) bool {
 	return !slices.ContainsFunc(it.Methods.List, func(f *ast.Field) bool { return len(f.Names) > 0 })
 }
 
-// checkConstructors finds constructors that will have to break their callers to
-// learn something new.
+// checkConstructors finds constructors with so many parameters that a new option would
+// break their callers.
 func checkConstructors(m *module) (found []finding) {
 	for _, s := range m.sources {
 		if s.isTest() || s.isExample() {
@@ -93,8 +93,7 @@ func checkConstructors(m *module) (found []finding) {
 	return found
 }
 
-// checkRatio finds packages for users that are not tested as much as the code
-// deserves.
+// checkRatio finds packages for users with too few lines of tests.
 func checkRatio(m *module) (found []finding) {
 	for _, st := range stats(m) {
 		if isPublic(st.dir) && !isSuite(st.dir) && st.testLines*100 < st.codeLines*minTestPercent {
@@ -105,7 +104,7 @@ func checkRatio(m *module) (found []finding) {
 	return found
 }
 
-// A stat is what the report says about a package.
+// A stat has the sizes of a package for the report.
 type stat struct {
 	dir                     string
 	codeLines, testLines    int // comments not counted: a manual needs no tests
@@ -113,7 +112,7 @@ type stat struct {
 	longestFile, longestFun int // in code
 }
 
-// stats counts each package, by name.
+// stats returns the sizes of each package, sorted by name.
 func stats(m *module) (all []stat) {
 	byDir := map[string]*stat{}
 	for _, s := range m.sources {
@@ -149,8 +148,8 @@ func stats(m *module) (all []stat) {
 	return all
 }
 
-// goldenLines counts the lines of a golden file or table that say something: what
-// a data-driven test has in a file, others have in their code.
+// goldenLines counts the lines of a golden file or table without comments and empty lines.
+// They count as test code.
 func goldenLines(data []byte) (n int) {
 	for line := range strings.Lines(string(data)) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {

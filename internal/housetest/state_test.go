@@ -32,8 +32,8 @@ func checkVariables(m *module) (found []finding) {
 	return found
 }
 
-// isConstant says whether v declares sentinel errors, gives another package's a
-// name here, or proves an interface.
+// isConstant reports whether v declares or renames sentinel errors, or proves that a type
+// implements an interface.
 func isConstant(v *ast.ValueSpec) bool {
 	for i, name := range v.Names {
 		if name.Name == "_" {
@@ -67,8 +67,8 @@ func embedded(group *ast.CommentGroup) bool {
 	return false
 }
 
-// forbiddenInCode says what to do instead of a function that code for users does
-// not call, empty where it may.
+// forbiddenInCode returns what to use instead of a function that code for users must not
+// call, or an empty string.
 func forbiddenInCode(pkg, fn string) string {
 	switch pkg + "." + fn {
 	case "time.Now", "time.Since", "time.Until", "time.After", "time.Tick", "time.Sleep",
@@ -93,19 +93,19 @@ func forbiddenInTests(pkg, fn string, bubble bool) string {
 	return ""
 }
 
-// isTestingValue says whether name is one that this module's tests give to a
-// *testing.T and its like.
+// isTestingValue reports whether name is a usual name of a *testing.T, *testing.B,
+// *testing.F or testing.TB.
 func isTestingValue(name string) bool {
 	return name == "t" || name == "b" || name == "f" || name == "tb"
 }
 
-// skipper is the file that may skip a test: of a feature that the runtime lacks, and that the
-// one that CI tests with has.
+// skipper is the only file that may skip tests: those of features that the runtime lacks.
+// The runtime in CI has all of them.
 const skipper = "test/e2e/needs_test.go"
 
-// checkCalls finds what code for users never does (read the system clock, start
-// a context, panic, recover, run at import), what tests never do (skip, wait in
-// real time), and lint directives anywhere.
+// checkCalls finds calls that code for users must not make (read the system clock, create a
+// root context, panic, recover, run at import), calls that tests must not make (skip, wait
+// in real time), and lint directives.
 func checkCalls(m *module) (found []finding) {
 	for _, s := range m.sources {
 		found = append(found, m.directives(s)...)
@@ -125,12 +125,13 @@ func checkCalls(m *module) (found []finding) {
 	return found
 }
 
-// forbidden names what n does and should not, and what to do instead.
+// forbidden returns the forbidden name that n uses and what to use instead, or empty
+// strings.
 func forbidden(n ast.Node, test, bubble bool, imports map[string]string) (name, instead string) {
 	switch n := n.(type) {
 	case *ast.FuncDecl:
 		if !test && n.Recv == nil && n.Name.Name == "init" {
-			return "init", "leave it to whoever calls New"
+			return "init", "let the caller of New do it"
 		}
 	case *ast.CallExpr:
 		id, ok := n.Fun.(*ast.Ident)
@@ -151,19 +152,19 @@ func forbidden(n ast.Node, test, bubble bool, imports map[string]string) (name, 
 	return "", ""
 }
 
-// directives finds comments that silence the linter.
+// directives finds comments that disable the linter.
 func (m *module) directives(s source) (found []finding) {
 	for _, group := range s.file.Comments {
 		for _, c := range group.List {
 			if strings.HasPrefix(c.Text, "//nolint") {
-				found = append(found, m.findingAt(c.Pos(), "nolint: mend the code, or the rule in .golangci.yml"))
+				found = append(found, m.findingAt(c.Pos(), "nolint: fix the code, or change the rule in .golangci.yml"))
 			}
 		}
 	}
 	return found
 }
 
-// selector splits x.y, and returns nothing for any other expression.
+// selector splits x.y. It returns empty strings for any other expression.
 func selector(e ast.Expr) (x, y string) {
 	sel, ok := e.(*ast.SelectorExpr)
 	if !ok {

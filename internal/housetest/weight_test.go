@@ -10,10 +10,10 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// The most that a package for users may link.
+// The maximum that a package for users may link.
 const (
 	maxPackages = 180
-	maxModules  = 26 // two are of the reader of image references, which was our own before
+	maxModules  = 26 // two are for the parser of image references
 )
 
 // mostLinked returns how many packages and modules the package in dir may link.
@@ -22,20 +22,20 @@ func mostLinked(dir string) (packages, modules int) {
 	case "agent":
 		return 220, 35 // all managers
 	case "agent/host", "agent/host/fakehost":
-		return maxPackages, 27 // the reader of image references, for imagegc, beside agent/stats
+		return maxPackages, 27 // the parser of image references, for imagegc, in addition to agent/stats
 	case "agent/kubeletapi":
 		return maxPackages, 28 // the agent
 	case "agent/kubeletconfig":
-		return maxPackages, 28 // two modules read YAML, with the lines of its nodes
+		return maxPackages, 28 // two modules parse YAML with line numbers
 	case "agent/metrics":
-		return 195, 34 // the agent, and it alone has Prometheus
+		return 195, 34 // the agent, and only it imports Prometheus
 	default:
 		return maxPackages, maxModules
 	}
 }
 
-// A weight is what somebody links who imports one of our packages, outside the
-// standard library and this module.
+// A weight is what users link with one of our packages, outside the standard library and
+// this module.
 type weight struct {
 	dir               string
 	packages, modules int
@@ -74,14 +74,14 @@ func checkCeiling(m *module) (found []finding) {
 		packages, modules := mostLinked(w.dir)
 		if isPublic(w.dir) && (w.packages > packages || w.modules > modules) {
 			found = append(found, finding{w.dir, 1, fmt.Sprintf(
-				"links %d packages of %d modules, at most %d and %d: `go mod why` tells through what",
+				"links %d packages of %d modules, at most %d and %d: see `go mod why`",
 				w.packages, w.modules, packages, modules)})
 		}
 	}
 	return found
 }
 
-// table prints weights as they are checked in.
+// table formats weights as in the checked-in table.
 func table(weights []weight) string {
 	var b strings.Builder
 	for _, w := range weights {
@@ -90,8 +90,8 @@ func table(weights []weight) string {
 	return b.String()
 }
 
-// compareWeights holds the weights against the checked-in table. Where a change
-// of them is meant, `make golden` writes it.
+// compareWeights compares the weights with the checked-in table. After an intended change,
+// `make golden` updates the table.
 func compareWeights(t *testing.T, m *module) {
 	t.Helper()
 	datadriven.RunTest(t, "testdata/weight.txt", func(t *testing.T, d *datadriven.TestData) string {

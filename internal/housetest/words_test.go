@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// A word is something that no committed file says.
+// A word is a pattern that no committed file may contain.
 type word struct {
 	pattern *regexp.Regexp
 	instead string
 }
 
-// words are written so that none of them matches itself.
+// words returns the forbidden words. The patterns do not match their own source.
 func words() []word {
 	return []word{
 		{regexp.MustCompile(`(?:^|[^.\w])TO(?:DO)\b(?:[:( ]|$)|\bFIX(?:ME)\b`), "unfinished: finish it, or file an issue"},
@@ -24,8 +24,8 @@ func words() []word {
 	}
 }
 
-// checkWords finds text that must not be committed. The scripts that prove it have
-// a veil in theirs.
+// checkWords finds text that must not be committed. The scripts that test it have a veil in
+// such text.
 func checkWords(m *module) (found []finding) {
 	rules := words()
 	for _, file := range m.texts {

@@ -1,9 +1,9 @@
-// Package imageref reads image references, such as nginx:1.29, as the runtimes do: with the
-// distribution project's reference package.
+// Package imageref parses image references, such as nginx:1.29, with the distribution
+// project's reference package, as container runtimes do.
 package imageref
 
 import (
-	_ "crypto/sha256" // without these two the reference package accepts no digest
+	_ "crypto/sha256" // the reference package accepts digests only with these two packages
 	_ "crypto/sha512"
 
 	"github.com/distribution/reference"
@@ -20,16 +20,16 @@ const (
 
 // Ref is an image reference split into its parts. The zero value refers to no image.
 type Ref struct {
-	// Repository is domain and path in full: docker.io/library/busybox for busybox.
+	// Repository is the full name, domain and path: docker.io/library/busybox for busybox.
 	Repository string
-	// Tag is what follows the colon, empty if the reference has no tag.
+	// Tag is the tag without the colon, empty if the reference has no tag.
 	Tag string
-	// Digest is what follows the @, with its algorithm; empty if the reference has no digest.
+	// Digest is the digest with its algorithm, empty if the reference has no digest.
 	Digest string
 }
 
-// String returns the full reference, the same for all spellings of it. A tag beside a
-// digest has no meaning and is left out.
+// String returns the full reference, which is the same for all short forms. If the
+// reference has a digest, its tag has no meaning and is omitted.
 func (r Ref) String() string {
 	if r.Digest != "" {
 		return r.Repository + "@" + r.Digest

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestRunStepsAtOnceAndThenByInterval(t *testing.T) {
+func TestRun_StepsAtOnceAndByInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
 		defer cancel()
@@ -29,7 +29,7 @@ func TestRunStepsAtOnceAndThenByInterval(t *testing.T) {
 	})
 }
 
-func TestIntervalIsCountedFromTheEndOfASlowStep(t *testing.T) {
+func TestRun_IntervalStartsAtTheEndOfAStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
 		defer cancel()
@@ -44,7 +44,7 @@ func TestIntervalIsCountedFromTheEndOfASlowStep(t *testing.T) {
 	})
 }
 
-func TestTriggersDuringAPassAreOneMorePass(t *testing.T) {
+func TestTrigger_DuringAPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		l, passes, gate := loop.New(clock.RealClock{}), 0, make(chan struct{})
@@ -71,7 +71,7 @@ func TestTriggersDuringAPassAreOneMorePass(t *testing.T) {
 	})
 }
 
-func TestSecondRunIsRefusedAndAThirdAfterTheFirstWorks(t *testing.T) {
+func TestRun_RejectsASecondRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := loop.New(clock.RealClock{})
 		idle := func(context.Context) time.Duration { return time.Hour }
@@ -89,7 +89,7 @@ func TestSecondRunIsRefusedAndAThirdAfterTheFirstWorks(t *testing.T) {
 	})
 }
 
-func TestCancelledBeforeRunStepsNever(t *testing.T) {
+func TestRun_CancelledContextRunsNoStep(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := loop.New(clock.RealClock{}).Run(ctx, func(context.Context) time.Duration {

@@ -1,4 +1,4 @@
-// Package podips chooses among the addresses of a pod those that others are told.
+// Package podips selects the addresses of a pod that are reported: one per IP family.
 package podips
 
 import (
@@ -7,9 +7,9 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// Families returns the first address of each family in its canonical form, that of the
-// family of prefer's first address first. It is pure. Text that is no address is left
-// out; an IPv4 address may have leading zeros, as in the kubelet.
+// Families returns the first address of each IP family in its canonical form. The family of
+// the first valid address in prefer comes first, IPv4 by default. Text that is not an
+// address is ignored; an IPv4 address may have leading zeros, as in the kubelet.
 func Families(ips, prefer []string) []string {
 	six := len(prefer) > 0 && isSix(firstOf(prefer, func(net.IP) bool { return true }))
 	var all []string

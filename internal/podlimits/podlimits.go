@@ -1,5 +1,5 @@
-// Package podlimits computes what the cgroup of a pod is limited to, for the packages
-// that make it, resize it and create containers in it.
+// Package podlimits computes the limits of a pod's cgroup, for the packages that create it,
+// resize it and create containers in it.
 package podlimits
 
 import (
@@ -11,27 +11,27 @@ import (
 )
 
 const (
-	// MinShares are the fewest shares of cpu of a cgroup.
+	// MinShares is the smallest number of CPU shares of a cgroup.
 	MinShares = 2
-	// MaxShares are the most.
+	// MaxShares is the largest number of CPU shares of a cgroup.
 	MaxShares = 262_144
-	// SharesPerCore are those of a whole core.
+	// SharesPerCore is the number of CPU shares for one core.
 	SharesPerCore = 1024
-	// DefaultPeriodMicros is the kernel's period of cpu quotas.
+	// DefaultPeriodMicros is the kernel's default period of CPU quotas in microseconds.
 	DefaultPeriodMicros = 100_000
 
-	minQuotaMicros = 1000    // the least that the kernel takes
-	maxMilliCPU    = 1 << 40 // more would overflow
+	minQuotaMicros = 1000    // the smallest quota that the kernel accepts
+	maxMilliCPU    = 1 << 40 // larger values would overflow
 )
 
-// Limits are those of a pod's cgroup that a resize can change. Zero is no limit.
+// Limits are the limits of a pod's cgroup that a resize can change. Zero means no limit.
 type Limits struct {
 	CPUShares                                    int64
 	CPUQuotaMicros, CPUPeriodMicros, MemoryBytes int64
 }
 
-// Of returns the limits of the pod as a whole, with its overhead. period is that of cpu
-// quotas; zero is no quota.
+// Of returns the limits of the pod as a whole, including its overhead. period is the period
+// of CPU quotas; zero means no quota.
 func Of(pod *corev1.Pod, period time.Duration) Limits {
 	if podspec.QOSClass(pod) == corev1.PodQOSBestEffort {
 		return Limits{CPUShares: MinShares}
@@ -45,12 +45,12 @@ func Of(pod *corev1.Pod, period time.Duration) Limits {
 	return l
 }
 
-// Shares returns the shares of cpu for a request.
+// Shares returns the CPU shares for a CPU request.
 func Shares(milliCPU int64) int64 {
 	return min(max(MinShares, min(milliCPU, maxMilliCPU)*SharesPerCore/1000), MaxShares)
 }
 
-// Quota returns the microseconds of cpu in each period for a limit.
+// Quota returns the CPU quota for a CPU limit: microseconds of CPU time in each period.
 func Quota(milliCPU, periodMicros int64) int64 {
 	return max(minQuotaMicros, min(milliCPU, maxMilliCPU)*periodMicros/1000)
 }

@@ -41,7 +41,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-func TestSharesAndQuotaStayWithinWhatTheKernelTakes(t *testing.T) {
+func TestSharesAndQuota_StayInTheKernelsRange(t *testing.T) {
 	t.Parallel()
 	for milli, want := range map[int64]int64{-1: 2, 0: 2, 1: 2, 3: 3, 1000: 1024, 1 << 62: 262144} {
 		require.Equal(t, want, podlimits.Shares(milli), milli)

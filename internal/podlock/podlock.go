@@ -1,4 +1,4 @@
-// Package podlock has a lock for each pod.
+// Package podlock holds a lock for each pod.
 package podlock
 
 import (
@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Locks has a lock for each pod, which costs memory only while somebody holds it or waits
+// Locks holds a lock for each pod. A lock uses memory only while a caller holds it or waits
 // for it. The zero value is ready to use; a Locks must not be copied.
 type Locks struct {
 	mu   sync.Mutex
@@ -16,12 +16,12 @@ type Locks struct {
 }
 
 type lock struct {
-	held  chan struct{} // has room for one holder
-	users int           // that hold it or wait for it, under Locks.mu
+	held  chan struct{} // capacity 1: full while the lock is held
+	users int           // number of callers that hold the lock or wait for it, guarded by Locks.mu
 }
 
-// Lock waits until nobody else holds the pod's lock, at most until ctx is done; then it
-// returns ctx's error.
+// Lock acquires the pod's lock and returns a function that releases it. It waits while
+// another caller holds the lock. If ctx is done first, it returns ctx's error.
 func (l *Locks) Lock(ctx context.Context, uid types.UID) (unlock func(), err error) {
 	p := l.enter(uid)
 	select {

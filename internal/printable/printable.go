@@ -1,5 +1,5 @@
-// Package printable makes text of containers, runtimes and manifests safe to print: it
-// can neither begin a line of its own nor control a terminal.
+// Package printable makes text from containers, runtimes and manifests safe to print, so
+// that it can neither start a new line nor control a terminal.
 package printable
 
 import (
@@ -8,7 +8,7 @@ import (
 )
 
 // Line returns text as one line. A space replaces each control character (Cc), format
-// character (Cf, such as those that turn the direction of text), line separator and
+// character (Cf, such as those that change the direction of text), line separator and
 // paragraph separator; U+FFFD replaces each invalid byte.
 func Line(text string) string {
 	return strings.Map(func(r rune) rune {
@@ -19,9 +19,9 @@ func Line(text string) string {
 	}, text)
 }
 
-// Lines returns text whose lines are each as [Line] returns them, without spaces at
-// their ends. Only "\n" ends a line. Each line after the first begins with indent, so
-// that a reader can tell it from the next item.
+// Lines applies [Line] to each line of text and removes trailing spaces. Only "\n" ends a
+// line. Each line after the first begins with indent, so that a reader can distinguish it
+// from the next item.
 func Lines(text, indent string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

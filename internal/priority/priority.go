@@ -7,19 +7,19 @@ import (
 	"slices"
 )
 
-// Queue is a priority queue. Items are pointers; each remembers its own place, so
-// that it can be moved and removed without a search. Both fields are required.
+// Queue is a priority queue. Items are pointers; each stores its position, so that it can
+// be moved and removed without a search. Both fields are required.
 type Queue[T any] struct {
 	// Before reports whether a leaves the queue before b.
 	Before func(a, b *T) bool
-	// Place returns where an item remembers its place. Only the queue may change that. Zero
-	// means that the item is in no queue.
+	// Place returns a pointer to the field in which an item stores its position. Only the
+	// queue may change the field. Zero means that the item is in no queue.
 	Place func(*T) *int
 
 	list []*T
 }
 
-// Put adds an item. One that is in the queue moves to where it belongs now.
+// Put adds an item. If the item is in the queue already, Put moves it to its new position.
 func (q *Queue[T]) Put(item *T) {
 	if i, ok := q.find(item); ok {
 		heap.Fix((*items[T])(q), i)
@@ -43,7 +43,7 @@ func (q *Queue[T]) First() *T {
 	return q.list[0]
 }
 
-// All returns the items in no order.
+// All returns the items in no particular order.
 func (q *Queue[T]) All() iter.Seq[*T] { return slices.Values(q.list) }
 
 // Len returns how many items are in the queue.
@@ -51,7 +51,7 @@ func (q *Queue[T]) Len() int { return len(q.list) }
 
 func (q *Queue[T]) find(item *T) (i int, ok bool) {
 	i = *q.Place(item) - 1
-	return i, i >= 0 && i < len(q.list) && q.list[i] == item // it may be in another queue
+	return i, i >= 0 && i < len(q.list) && q.list[i] == item // the item may be in another queue
 }
 
 // items implements heap.Interface.

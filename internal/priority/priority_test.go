@@ -22,7 +22,7 @@ func newQueue() priority.Queue[item] {
 	}
 }
 
-func TestQueue_IsSortedWhateverIsDone(t *testing.T) {
+func TestQueue_StaysSorted(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -67,7 +67,7 @@ func TestQueue_IsSortedWhateverIsDone(t *testing.T) {
 	}
 }
 
-func TestQueue_LeavesAloneWhatIsInAnotherQueue(t *testing.T) {
+func TestQueue_IgnoresItemsOfAnotherQueue(t *testing.T) {
 	t.Parallel()
 	one, two := newQueue(), newQueue()
 	a, b := &item{due: 1}, &item{due: 2}

@@ -1,4 +1,4 @@
-// Package quantity reads amounts such as 100Mi from whoever writes them.
+// Package quantity parses resource quantities such as 100Mi from untrusted text.
 package quantity
 
 import (
@@ -10,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// maxExponent and maxDigits are beyond everything that a quantity can hold.
+// maxExponent and maxDigits exceed what a quantity can represent.
 const (
-	maxExponent = 99 // either way
+	maxExponent = 99 // positive or negative
 	maxDigits   = 200
 )
 
-// Parse is [resource.ParseQuantity] for text that nobody has checked: with an
-// exponent such as that of 1e-1000000000, or millions of digits, the latter computes
-// for minutes.
+// Parse is like [resource.ParseQuantity], for untrusted text. With an exponent such as that
+// of 1e-1000000000, or millions of digits, [resource.ParseQuantity] would compute for
+// minutes.
 func Parse(text string) (resource.Quantity, error) {
 	if err := Check(text); err != nil {
 		return resource.Quantity{}, err
@@ -26,18 +26,18 @@ func Parse(text string) (resource.Quantity, error) {
 	return resource.ParseQuantity(text)
 }
 
-// Check returns why the text can't be given to [resource.ParseQuantity], which may
-// refuse it for other reasons.
+// Check returns an error if the text must not be passed to [resource.ParseQuantity]. It
+// does not check whether the text is a valid quantity.
 func Check(text string) error {
 	text = strings.TrimSpace(text)
 	if digits := len(text) - len(strings.TrimLeft(text, "+-.0123456789")); digits > maxDigits {
-		return fmt.Errorf("%.40q has %d digits, too many for an amount", text, digits)
+		return fmt.Errorf("%.40q has %d digits, too many for a quantity", text, digits)
 	}
 	i := strings.LastIndexAny(text, "eE")
 	if i < 0 {
 		return nil
 	}
-	exponent, err := strconv.Atoi(text[i+1:]) // 0 of 1E, 1Ei and nonsense
+	exponent, err := strconv.Atoi(text[i+1:]) // 0 for 1E, 1Ei and invalid text
 	if errors.Is(err, strconv.ErrRange) || exponent > maxExponent || exponent < -maxExponent {
 		return fmt.Errorf("the exponent of %.40q is out of range", text)
 	}

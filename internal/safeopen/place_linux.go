@@ -9,17 +9,17 @@ import (
 	"syscall"
 )
 
-// oPath is O_PATH of open(2): the file is opened as a place only, and nothing is done
-// to it. A link at the end of a path is opened as a link.
+// oPath is O_PATH of open(2): it returns a reference to the file without opening it for
+// reading or writing. A link at the end of a path is not followed.
 const oPath = 0x200000
 
-// maxLinks is how many links one path may lead through, as in the kernel.
+// maxLinks is the maximum number of links that are followed for one path, as in the kernel.
 const maxLinks = 40
 
-// Place opens what a path below root leads to as a place only: neither a device nor a
-// pipe is touched, and a socket can be opened at all. Links are followed, but none out
-// of root. The file can be examined, mounted and opened under its [PathOf], not read.
-// The caller closes it.
+// Place opens a reference (O_PATH) to the file at a path below root. This has no effect on
+// devices and pipes, and works for sockets. Links are followed, but not out of root. The
+// returned file cannot be read, but it can be examined, and mounted or opened by its
+// [PathOf]. The caller closes it.
 func Place(root *os.Root, path string) (*os.File, error) {
 	for range maxLinks {
 		f, err := root.OpenFile(path, oPath, 0)
@@ -46,19 +46,20 @@ func Place(root *os.Root, path string) (*os.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
 }
 
-// NamedPlace opens what a folder has under a name as a place only. A link is opened as
-// a link. The caller closes it.
+// NamedPlace opens a reference (O_PATH) to an entry of a folder. It does not follow a link.
+// The caller closes it.
 func NamedPlace(folder *os.Root, name string) (*os.File, error) {
 	return folder.OpenFile(name, oPath, 0)
 }
 
-// PathOf returns a path that leads to what is open, whatever its name leads to by now.
+// PathOf returns a path of the open file, which is valid even if the file was renamed or
+// replaced.
 func PathOf(f *os.File) string {
 	return "/proc/self/fd/" + strconv.FormatUint(uint64(f.Fd()), 10)
 }
 
-// openFile opens a regular file of a folder. What it opens is what it has found to be
-// one. The open does not wait for whoever has a lease on the file.
+// openFile opens a regular file of a folder. It opens exactly the file whose type it
+// checked. It does not wait if another process has a lease on the file.
 func openFile(folder *os.Root, name string) (_ *os.File, err error) {
 	place, err := NamedPlace(folder, name)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Place opens what a path below root leads to. Links are followed, but none out of root.
-// The caller closes it.
+// Place opens the file at a path below root. Links are followed, but not out of root. The
+// caller closes it.
 func Place(root *os.Root, path string) (*os.File, error) {
 	return root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }

@@ -1,13 +1,14 @@
 // Package safeopen opens files and folders that containers can write to, such as their
 // logs.
 //
-// A container can put anything in the place of such a file, at any moment: a link to a
-// file of the node's, a pipe on which an open waits for ever, a device on which an open
-// acts. So no function here follows a link below its root, with [Place] as the only
-// exception, and none opens anything before it knows what that is. Nothing is known of
-// a path that was looked at before it is opened.
+// A container can replace such a file at any time: by a link to a file of the node, by a
+// pipe on which an open blocks for ever, or by a device on which an open has side effects.
+// So no function of this package follows a link below its root, except [Place], and none
+// opens a file before it knows the file's type. A check of a path before the open is not
+// enough, because the file can be replaced in between.
 //
-// Links are followed, and devices and pipes are found late, where the kernel is not Linux.
+// On systems other than Linux the checks are weaker: links can be followed, and devices and
+// pipes are detected only after they were opened.
 package safeopen
 
 import (
@@ -20,18 +21,19 @@ import (
 	"syscall"
 )
 
-// ErrNotRegular is the error of [File] for anything but a regular file.
+// ErrNotRegular is returned by [File] for anything but a regular file.
 var ErrNotRegular = errors.New("not a regular file")
 
-// asFolder at the end of a path has the kernel refuse what is no folder without opening it.
+// asFolder, appended to a path, makes the kernel reject anything but a folder without
+// opening it.
 const asFolder = string(filepath.Separator) + "."
 
-// Root opens a folder as os.OpenRoot does, but never a pipe or a device in its place.
-// Links in the path are followed. The caller closes the root.
+// Root opens a folder like os.OpenRoot, but never opens a pipe or a device. It follows
+// links in the path. The caller closes the root.
 func Root(path string) (*os.Root, error) { return os.OpenRoot(path + asFolder) }
 
-// Folder opens a folder below root. A link anywhere in the path, or anything else that
-// is no folder, is an error. The caller closes the returned root.
+// Folder opens a folder below root. It returns an error if any element of the path is a
+// link or not a folder. The caller closes the returned root.
 func Folder(root *os.Root, path string) (*os.Root, error) {
 	if !filepath.IsLocal(path) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: errors.New("the path leads out of its root")}
@@ -50,11 +52,11 @@ func Folder(root *os.Root, path string) (*os.Root, error) {
 	return current, nil
 }
 
-// maxExchanges is how often something may take a folder's place while it is opened.
+// maxExchanges is how often a folder may be replaced while it is opened.
 const maxExchanges = 100
 
-// step opens a folder in another one. A folder that is removed and made again meanwhile
-// is looked at again; so is a link that took its place, which then is found to be one.
+// step opens a folder in another one. If the folder is replaced between the check and the
+// open, step tries again, and then detects whether it was replaced by a link.
 func step(parent *os.Root, name string) (*os.Root, error) {
 	for range maxExchanges {
 		named, err := parent.Lstat(name)
@@ -86,9 +88,9 @@ func causeOf(err error) error {
 	return err
 }
 
-// File opens a regular file below root for reading. A link anywhere in the path is an
-// error, anything that is no regular file is [ErrNotRegular]. It never waits. The caller
-// closes the file.
+// File opens a regular file below root for reading. It returns an error if any element of
+// the path is a link, and [ErrNotRegular] for anything but a regular file. It never blocks.
+// The caller closes the file.
 func File(root *os.Root, path string) (_ *os.File, err error) {
 	folder, err := Folder(root, filepath.Dir(path))
 	if err != nil {
@@ -122,7 +124,7 @@ func ReadDir(root *os.Root, path string) ([]fs.DirEntry, error) {
 }
 
 // ReadNames returns the names in a folder below root, sorted, under the rules of [Folder].
-// Unlike [ReadDir] it does not examine what has the names.
+// Unlike [ReadDir] it does not read the types of the entries.
 func ReadNames(root *os.Root, path string) ([]string, error) {
 	dir, err := Dir(root, path)
 	if err != nil {
@@ -133,7 +135,7 @@ func ReadNames(root *os.Root, path string) ([]string, error) {
 	return names, errors.Join(err, dir.Close())
 }
 
-// cutName splits a path into its folder, with the separator, and its last element.
+// cutName splits a path into its folder, with a trailing separator, and its last element.
 func cutName(path string) (folder, name string) {
 	path = strings.TrimRight(path, string(filepath.Separator))
 	at := strings.LastIndexByte(path, filepath.Separator) + 1

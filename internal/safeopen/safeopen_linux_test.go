@@ -110,9 +110,9 @@ func TestPlace_FollowsLinksWithinTheRoot(t *testing.T) {
 	}
 }
 
-// Whoever exchanges a file while it is opened gets nothing but that file opened, and holds
-// up nobody.
-func TestFile_ExchangedMeanwhile(t *testing.T) {
+// If a file is replaced while it is opened, only regular files are opened, and the open
+// does not block.
+func TestFile_ReplacedDuringTheOpen(t *testing.T) {
 	t.Parallel()
 	root, dir := bed(t)
 	const rounds = 2000
@@ -157,8 +157,8 @@ func TestFile_ExchangedMeanwhile(t *testing.T) {
 	wg.Wait()
 }
 
-// A folder that is removed and made again all the time is a folder, or missing.
-func TestFolder_MadeAgainMeanwhile(t *testing.T) {
+// A folder that is removed and created again all the time is either opened or missing.
+func TestFolder_CreatedAgainDuringTheOpen(t *testing.T) {
 	t.Parallel()
 	root, _ := bed(t)
 	stop := make(chan struct{})

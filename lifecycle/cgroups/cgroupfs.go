@@ -19,35 +19,35 @@ import (
 	"github.com/kubeparts/kubeparts/internal/podlimits"
 )
 
-// Pods keeps cgroups of pods. [Cgroupfs] is one.
+// Pods manages the cgroups of pods. [Cgroupfs] implements it.
 type Pods interface {
-	// Ensure makes the pod's cgroup, with its limits, and returns what the CRI
-	// takes as cgroup_parent of its sandbox. quotaPeriod is the period of CPU quotas,
-	// from 1ms to 1s; zero: CPU limits have no effect.
+	// Ensure creates the pod's cgroup with its limits, and returns the
+	// cgroup_parent of its sandbox for the CRI. quotaPeriod is the period of
+	// CPU quotas, from 1ms to 1s; zero disables CPU limits.
 	Ensure(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) (parent string, err error)
-	// Update sets the limits again, during a resize.
+	// Update sets the limits again during a resize.
 	Update(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) error
-	// Remove removes the pod's cgroup. One that is not there is fine.
+	// Remove removes the pod's cgroup. It returns nil if the pod has none.
 	Remove(ctx context.Context, uid types.UID) error
 }
 
-// ErrBusy says that processes were still in a cgroup that is to be removed. They are
-// killed.
+// ErrBusy means that a cgroup that should be removed still had processes. They
+// were killed.
 var ErrBusy = errors.New("cgroup is in use")
 
-// errNoPod says that there is no pod to make a cgroup for.
+// errNoPod is the error for a nil pod.
 var errNoPod = errors.New("cgroups: no pod")
 
-// Version is a kind of cgroups.
+// Version is a version of cgroups.
 type Version int
 
-// The versions; zero is for whoever asks to find out.
+// The versions.
 const (
-	// Detect looks which one is mounted.
+	// Detect detects which version is mounted.
 	Detect Version = iota
 	// V1 has a hierarchy for each controller.
 	V1
-	// V2 has one for all.
+	// V2 has one hierarchy for all controllers.
 	V2
 )
 
@@ -55,19 +55,19 @@ const (
 type Config struct {
 	// Root is where cgroups are mounted. Default /sys/fs/cgroup.
 	Root string
-	// Version is what is mounted there. Default: what it looks like.
+	// Version is the version that is mounted there. Default [Detect].
 	Version Version
-	// Parent is the cgroup below which kubepods goes, as an absolute path. It is
-	// made if it is missing. Default the root.
+	// Parent is the cgroup that contains kubepods, as an absolute path. It is
+	// created if it is missing. Default: the root cgroup.
 	Parent string
-	// Allocatable returns what all pods together may use. It is called until the cgroup of
-	// all pods has these limits. A resource that is zero or missing is not limited.
-	// Optional; without it nothing is.
+	// Allocatable returns the total resources for all pods. It is called until
+	// the cgroup of all pods has these limits. A resource that is zero or
+	// missing is not limited. Optional; without it nothing is limited.
 	Allocatable func() corev1.ResourceList
-	// PidsPerPod is how many processes and threads a pod may have. Zero: no limit.
+	// PidsPerPod limits the processes and threads of a pod. Zero: no limit.
 	PidsPerPod int64
-	// HugePageSizes are the sizes that the node has, in bytes: pods that ask for
-	// none get none.
+	// HugePageSizes are the huge page sizes of the node, in bytes. Pods that
+	// request none of a size are limited to zero.
 	HugePageSizes []int64
 }
 
@@ -80,7 +80,7 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.Version < Detect || c.Version > V2 {
-		errs = append(errs, fmt.Errorf("field Version: %d is none", c.Version))
+		errs = append(errs, fmt.Errorf("field Version: %d is not a known version", c.Version))
 	}
 	if c.PidsPerPod < 0 {
 		errs = append(errs, fmt.Errorf("field PidsPerPod: %d is negative", c.PidsPerPod))
@@ -88,18 +88,18 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Cgroupfs keeps cgroups of pods through the file system.
+// Cgroupfs manages the cgroups of pods through the file system.
 type Cgroupfs struct {
 	cfg   Config
 	rmdir func(string) error
-	// limited says that the limits of all pods together were set.
+	// limited reports whether the limits of the cgroup of all pods were set.
 	limited atomic.Bool
 }
 
 var _ Pods = (*Cgroupfs)(nil)
 
-// New returns a Cgroupfs, or an error that names every problem with cfg. It makes
-// nothing yet.
+// New returns a Cgroupfs. The error reports every problem with cfg. New creates
+// no cgroup.
 func New(cfg Config) (*Cgroupfs, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("cgroups: invalid config: %w", err)
@@ -110,15 +110,15 @@ func New(cfg Config) (*Cgroupfs, error) {
 	return &Cgroupfs{cfg: cfg, rmdir: os.Remove}, nil
 }
 
-// Ensure implements [Pods]. What exists is kept, and its limits are set again. A
-// UID that is no name of a folder is an error.
+// Ensure implements [Pods]. The limits of an existing cgroup are set again. A
+// UID that is not a valid directory name is an error.
 func (c *Cgroupfs) Ensure(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) (string, error) {
 	if pod == nil {
 		return "", errNoPod
 	}
 	name := c.below(PodName(pod))
 	if err := c.ensure(ctx, pod, name, quotaPeriod); err != nil {
-		return "", fmt.Errorf("make cgroup of pod %s: %w", pod.UID, err)
+		return "", fmt.Errorf("create cgroup of pod %s: %w", pod.UID, err)
 	}
 	return name.Cgroupfs(), nil
 }
@@ -141,9 +141,9 @@ func (c *Cgroupfs) ensure(ctx context.Context, pod *corev1.Pod, name Name, quota
 	return c.undo(err, made)
 }
 
-// undo takes new cgroups away that could not be limited: the next attempt would
-// take them for ones that are. What was there in another hierarchy, or came below
-// them meanwhile, stays.
+// undo removes new cgroups whose limits could not be set, because the next
+// attempt would treat them as limited. Cgroups that existed in another
+// hierarchy, or that were created below them meanwhile, are kept.
 func (c *Cgroupfs) undo(err error, made []string) error {
 	if err == nil {
 		return nil
@@ -155,8 +155,8 @@ func (c *Cgroupfs) undo(err error, made []string) error {
 	return errors.Join(errs...)
 }
 
-// Update implements [Pods]. Of limits that become smaller those of the containers
-// must be set before, of ones that become larger after.
+// Update implements [Pods]. If limits shrink, those of the containers must be
+// set before; if they grow, after.
 func (c *Cgroupfs) Update(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) error {
 	if pod == nil {
 		return errNoPod
@@ -174,10 +174,11 @@ func (c *Cgroupfs) Update(ctx context.Context, pod *corev1.Pod, quotaPeriod time
 	return nil
 }
 
-// Remove implements [Pods]. It looks below each class, because the pod's spec may
-// be gone, and takes away cgroups that runtimes left below the pod's. It kills the
-// processes that it finds there and returns [ErrBusy], because they take a moment to
-// leave: call it again. So it must not be called for a pod that may run.
+// Remove implements [Pods]. It checks the cgroups of all classes, because the
+// pod's spec may no longer exist, and removes cgroups that runtimes left below
+// the pod's. It kills processes in them and returns [ErrBusy], because they
+// take a moment to exit; call it again then. It must not be called for a pod
+// that may run.
 func (c *Cgroupfs) Remove(ctx context.Context, uid types.UID) error {
 	tree, err := c.tree()
 	if err == nil {
@@ -194,9 +195,9 @@ func (c *Cgroupfs) Remove(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// UpdateQoS gives the classes their parts of the cpu: Burstable what its pods
-// asked for together, BestEffort the least. It is to be called with all pods that
-// run whenever these change; the kubelet does so every minute, too.
+// UpdateQoS sets the CPU shares of the QoS classes: Burstable gets the sum of
+// the requests of its pods, BestEffort the minimum. Call it with all running
+// pods whenever these change; the kubelet also does it every minute.
 func (c *Cgroupfs) UpdateQoS(ctx context.Context, pods []*corev1.Pod) error {
 	tree, err := c.tree()
 	if err == nil {
@@ -209,12 +210,12 @@ func (c *Cgroupfs) UpdateQoS(ctx context.Context, pods []*corev1.Pod) error {
 		err = tree.shares(c.below(QoSName(corev1.PodQOSBestEffort)), podlimits.MinShares)
 	}
 	if err != nil {
-		return fmt.Errorf("set shares of classes: %w", err)
+		return fmt.Errorf("set CPU shares of the QoS classes: %w", err)
 	}
 	return nil
 }
 
-// ensureQoS makes the cgroups above those of pods.
+// ensureQoS creates the parents of the pods' cgroups.
 func (c *Cgroupfs) ensureQoS(ctx context.Context, tree tree) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -235,9 +236,9 @@ func (c *Cgroupfs) ensureQoS(ctx context.Context, tree tree) error {
 	return nil
 }
 
-// ensureKubepods makes the cgroup of all pods and limits it: when it is new, and
-// once in our life, because an agent before us may have had other limits, or ended
-// in between. From then on they are the administrator's to change.
+// ensureKubepods creates the cgroup of all pods and sets its limits: when it is
+// new, and once per process, because an earlier agent may have had other limits
+// or may have been interrupted. After that the administrator may change them.
 func (c *Cgroupfs) ensureKubepods(tree tree) error {
 	name := c.below(Name{kubepods})
 	made, err := tree.make(name)
@@ -287,7 +288,8 @@ func (c *Cgroupfs) remove(tree tree, name Name) error {
 	return errors.Join(errs...)
 }
 
-// removeTree removes a cgroup and those below it. Their files go with them.
+// removeTree removes a cgroup and those below it. The kernel removes their
+// files.
 func (c *Cgroupfs) removeTree(path string) error {
 	entries, err := os.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -311,7 +313,7 @@ func (c *Cgroupfs) removeTree(path string) error {
 	return err
 }
 
-// kill ends the processes of a cgroup. They take a moment to leave it.
+// kill kills the processes of a cgroup. They take a moment to leave it.
 func kill(path string) error {
 	procs, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
 	if errors.Is(err, fs.ErrNotExist) || isRemoved(err) {
@@ -334,7 +336,7 @@ func kill(path string) error {
 	return errors.Join(errs...)
 }
 
-// removeOne removes a cgroup that has none below it.
+// removeOne removes a cgroup that has no children.
 func (c *Cgroupfs) removeOne(path string) error {
 	err := c.rmdir(path)
 	switch {
@@ -346,24 +348,25 @@ func (c *Cgroupfs) removeOne(path string) error {
 	return err
 }
 
-// check refuses a UID that is not the name of one folder.
+// check returns an error if the UID is not the name of a single directory.
 func check(uid types.UID) error {
 	if name := podPrefix + string(uid); uid == "" || filepath.Base(name) != name || !filepath.IsLocal(name) {
-		return fmt.Errorf("UID %q is no name of a cgroup", uid)
+		return fmt.Errorf("UID %q is not a valid name of a cgroup", uid)
 	}
 	return nil
 }
 
-// tree is the files of one version of cgroups.
+// tree accesses the files of one version of cgroups.
 type tree interface {
-	// roots are the folders of the hierarchies.
+	// roots returns the directories of the hierarchies.
 	roots() []string
-	// make makes a cgroup, and what is missing above it, in every hierarchy, and
-	// returns the folders of those that were not there; with an error, too.
+	// make creates a cgroup and its missing parents in every hierarchy. It
+	// returns the directories of new cgroups at the end of the path, also with
+	// an error.
 	make(name Name) (made []string, err error)
 	// limit sets all limits of a cgroup.
 	limit(name Name, l Limits) error
-	// shares sets its part of the cpu.
+	// shares sets the CPU shares of a cgroup.
 	shares(name Name, shares int64) error
 }
 
@@ -384,14 +387,15 @@ func (c *Cgroupfs) tree() (tree, error) {
 	}
 	for _, needed := range []string{"cpu", "memory"} {
 		if hierarchies[needed] == "" {
-			return nil, fmt.Errorf("no hierarchy of controller %s at %s", needed, c.cfg.Root)
+			return nil, fmt.Errorf("no cgroup v1 hierarchy of controller %s in %s", needed, c.cfg.Root)
 		}
 	}
 	return hierarchies, nil
 }
 
-// mkdirs makes a folder and those above it below root, from the top, and calls
-// each of them ready before the next. It returns the last one if that is new.
+// mkdirs creates a directory and its parents below root, from the top, and
+// calls ready for each before it creates the next. It returns the last one if
+// it is new.
 func mkdirs(root string, name Name, ready func(dir string) error) (made []string, err error) {
 	dir := root
 	for _, part := range name {

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// list makes a list of "cpu 1", "memory 1Gi".
+// list builds a resource list from strings such as "cpu 1", "memory 1Gi".
 func list(all ...string) corev1.ResourceList {
 	l := corev1.ResourceList{}
 	for _, a := range all {
@@ -145,7 +145,8 @@ func TestPodLimits(t *testing.T) {
 	require.Zero(t, cgroups.PodLimits(guaranteed("u"), 0).CPUQuotaMicros, "without quotas")
 }
 
-// The pairs are those of runc's conversion, so that pods and containers compare.
+// The pairs are those of runc's conversion, so that pods and containers are
+// comparable.
 func TestWeight(t *testing.T) {
 	t.Parallel()
 	for shares, want := range map[int64]int64{-1: 1, 0: 1, 2: 1, 1024: 100, 262144: 10000, 1 << 40: 10000} {
@@ -168,13 +169,13 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	_, err := cgroups.New(cgroups.Config{Root: "cgroup", Version: 3, Parent: "/a/../b", PidsPerPod: -1})
 	for _, text := range []string{
 		`field Root: "cgroup" is not a clean absolute path`, `field Parent: "/a/../b" is not a clean absolute path`,
-		"field Version: 3 is none", "field PidsPerPod: -1 is negative",
+		"field Version: 3 is not a known version", "field PidsPerPod: -1 is negative",
 	} {
 		require.ErrorContains(t, err, text)
 	}
 }
 
-// model makes ordinary folders that look like mounted cgroups.
+// model creates ordinary directories that look like mounted cgroups.
 func model(t *testing.T, version cgroups.Version) string {
 	t.Helper()
 	root := t.TempDir()
@@ -198,7 +199,7 @@ func model(t *testing.T, version cgroups.Version) string {
 	return root
 }
 
-// period is that of CPU quotas in tests.
+// period is the period of CPU quotas in tests.
 const period = 100 * time.Millisecond
 
 func newOn(t *testing.T, cfg cgroups.Config) *cgroups.Cgroupfs {
@@ -298,27 +299,27 @@ func TestQuotasCanBeLeftOut(t *testing.T) {
 }
 
 // A UID comes from a manifest.
-func TestNoUIDLeadsOutOfTheTree(t *testing.T) {
+func TestEnsure_UIDsDoNotLeadOutOfTheTree(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V2)
 	c := newOn(t, cgroups.Config{Root: root})
 	for _, uid := range []string{"", "/../../x", "a/b", "/", "x/.."} {
 		_, err := c.Ensure(t.Context(), guaranteed(uid), period)
-		require.ErrorContains(t, err, "is no name of a cgroup", uid)
-		require.ErrorContains(t, c.Update(t.Context(), guaranteed(uid), period), "is no name of a cgroup", uid)
-		require.ErrorContains(t, c.Remove(t.Context(), types.UID(uid)), "is no name of a cgroup", uid)
+		require.ErrorContains(t, err, "is not a valid name of a cgroup", uid)
+		require.ErrorContains(t, c.Update(t.Context(), guaranteed(uid), period), "is not a valid name of a cgroup", uid)
+		require.ErrorContains(t, c.Remove(t.Context(), types.UID(uid)), "is not a valid name of a cgroup", uid)
 	}
 	require.NoDirExists(t, filepath.Join(root, "kubepods"))
 }
 
-func TestWhatCannotBeLimitedIsGoneAgain(t *testing.T) {
+func TestEnsure_CgroupThatCannotBeLimitedIsRemoved(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V1)
 	require.NoError(t, os.RemoveAll(filepath.Join(root, "hugetlb")))
 	c := newOn(t, cgroups.Config{Root: root})
 	pod := podWith("u1", corev1.ResourceRequirements{Limits: list("hugepages-2Mi 4Mi")})
 	_, err := c.Ensure(t.Context(), pod, period)
-	require.ErrorContains(t, err, "no hierarchy of controller hugetlb")
+	require.ErrorContains(t, err, "no cgroup v1 hierarchy of controller hugetlb")
 	require.NoDirExists(t, filepath.Join(root, "memory/kubepods/besteffort/podu1"))
 	require.DirExists(t, filepath.Join(root, "memory/kubepods/besteffort"))
 
@@ -334,7 +335,7 @@ func TestWhatCannotBeLimitedIsGoneAgain(t *testing.T) {
 
 func second[A, B any](_ A, b B) B { return b }
 
-func TestNodesWithoutCgroups(t *testing.T) {
+func TestCgroupfs_NodesWithoutCgroups(t *testing.T) {
 	t.Parallel()
 	empty := t.TempDir()
 	missing := filepath.Join(empty, "missing")
@@ -345,10 +346,10 @@ func TestNodesWithoutCgroups(t *testing.T) {
 		require.Error(t, c.Remove(t.Context(), "u"))
 		require.Error(t, c.UpdateQoS(t.Context(), nil))
 	}
-	require.ErrorContains(t, newOn(t, cgroups.Config{Root: empty}).Remove(t.Context(), "u"), "no hierarchy of controller cpu")
+	require.ErrorContains(t, newOn(t, cgroups.Config{Root: empty}).Remove(t.Context(), "u"), "no cgroup v1 hierarchy of controller cpu")
 }
 
-func TestUpdateOfAPodWithoutACgroup(t *testing.T) {
+func TestUpdate_PodWithoutACgroup(t *testing.T) {
 	t.Parallel()
 	for _, version := range []cgroups.Version{cgroups.V1, cgroups.V2} {
 		c := newOn(t, cgroups.Config{Root: model(t, version), Version: version})
@@ -356,7 +357,7 @@ func TestUpdateOfAPodWithoutACgroup(t *testing.T) {
 	}
 }
 
-func TestRemoveSaysWhatIsBusy(t *testing.T) {
+func TestRemove_NamesTheBusyCgroup(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V2)
 	c := newOn(t, cgroups.Config{Root: root})
@@ -396,9 +397,10 @@ func TestRemoveKillsWhatIsLeft(t *testing.T) {
 	require.NoError(t, c.Remove(t.Context(), "u1"))
 }
 
-// TestRemoveTakesWhatRuntimesMade in hierarchies that have no controller: runc makes
-// a container's cgroup, and with it the pod's, in each.
-func TestRemoveTakesWhatRuntimesMade(t *testing.T) {
+// TestRemove_IncludesCgroupsOfTheRuntime also covers hierarchies without a
+// controller: runc creates a container's cgroup, and with it the pod's, in
+// each.
+func TestRemove_IncludesCgroupsOfTheRuntime(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V1)
 	c := newOn(t, cgroups.Config{Root: root, Version: cgroups.V1})

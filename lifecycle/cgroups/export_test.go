@@ -1,5 +1,5 @@
 package cgroups
 
-// SetRmdir replaces how a folder of a cgroup is removed: in an ordinary folder its
-// files do not go with it.
+// SetRmdir replaces the removal of a cgroup's directory: the files of an
+// ordinary directory are not removed with it.
 func (c *Cgroupfs) SetRmdir(f func(string) error) { c.rmdir = f }

@@ -117,9 +117,9 @@ func shownTree(t *testing.T, root string) string {
 	return b.String()
 }
 
-// Any pods, in any order, with cgroups that go missing in between: what is there is
-// what was asked for last, and nothing is left of what is gone.
-func TestAnyOrderOfPods(t *testing.T) {
+// Random pods, in any order, with cgroups that disappear in between: the
+// cgroups match the last requests, and nothing is left of removed pods.
+func TestCgroupfs_PodsInAnyOrder(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))

@@ -13,25 +13,26 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Limits is what a cgroup is limited to. Zero is no limit, but for shares, where
-// it is the least.
+// Limits holds the limits of a cgroup. Zero means no limit, except for shares,
+// where it means the minimum.
 type Limits struct {
-	// CPUShares is its part of the cpu when others want it, too: 1024 a core.
+	// CPUShares is the share of CPU time under contention: 1024 per core.
 	CPUShares int64
-	// CPUQuotaMicros is how much of the cpu it gets in each period.
+	// CPUQuotaMicros is the CPU time in each period.
 	CPUQuotaMicros, CPUPeriodMicros int64
-	// MemoryBytes is how much memory it may have.
+	// MemoryBytes is the memory limit.
 	MemoryBytes int64
-	// Pids is how many processes and threads.
+	// Pids is the limit of processes and threads.
 	Pids int64
-	// HugePages are bytes by size, as cgroup files are named: 2MB.
+	// HugePages are limits in bytes by page size, in the format of cgroup file
+	// names: 2MB.
 	HugePages map[string]int64
 }
 
-// PodLimits is what the pod as a whole is limited to, with its overhead: of cpu
-// and memory the sum of its containers' limits if each of them has one, or what is
-// written for the pod as a whole. period is that of cpu quotas; zero is no quota.
-// It is pure.
+// PodLimits returns the limits of the pod as a whole, with its overhead. CPU
+// and memory limits are the pod-level limits, or the sum of its containers'
+// limits if each of them has one. period is the period of CPU quotas; zero
+// means no quota. PodLimits is pure.
 func PodLimits(pod *corev1.Pod, period time.Duration) Limits {
 	l := podlimits.Of(pod, period)
 	return Limits{
@@ -40,8 +41,8 @@ func PodLimits(pod *corev1.Pod, period time.Duration) Limits {
 	}
 }
 
-// Weight is what cgroup v2 has in place of shares. Runtimes convert them so that
-// the least, one core's 1024 and the most (2, 1024, 262144) are 1, 100 and 10000.
+// Weight converts CPU shares to the weight of cgroup v2. Like runtimes it maps
+// the minimum, one core and the maximum (2, 1024, 262144) to 1, 100 and 10000.
 func Weight(shares int64) int64 {
 	switch {
 	case shares <= podlimits.MinShares:
@@ -67,7 +68,7 @@ func hugePages(limits corev1.ResourceList) map[string]int64 {
 	return out
 }
 
-// PageSize names a size of huge pages as cgroup files are named: 2MB, 1GB.
+// PageSize formats a huge page size as in the names of cgroup files: 2MB, 1GB.
 func PageSize(bytes int64) string {
 	units := []string{"B", "KB", "MB", "GB", "TB"}
 	i := 0
@@ -77,9 +78,9 @@ func PageSize(bytes int64) string {
 	return strconv.FormatInt(bytes, 10) + units[i]
 }
 
-// burstableShares are those of all Burstable pods together.
+// burstableShares returns the shares of all Burstable pods together.
 func burstableShares(pods []*corev1.Pod) int64 {
-	const enough = podlimits.MaxShares * 1000 // more would overflow, and are no more shares
+	const enough = podlimits.MaxShares * 1000 // more could overflow, and would not give more shares
 	milli := int64(0)
 	for _, pod := range pods {
 		if pod == nil || podspec.QOSClass(pod) != corev1.PodQOSBurstable {

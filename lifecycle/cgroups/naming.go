@@ -9,8 +9,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Name is where a cgroup is, from the root, one element a level, without slashes.
-// It has no spelling yet.
+// Name is the path of a cgroup from the root, one element per level, without
+// slashes. It is independent of the driver.
 type Name []string
 
 const (
@@ -18,8 +18,8 @@ const (
 	podPrefix = "pod"
 )
 
-// QoSName is the cgroup of the pods of a class; Guaranteed ones have none of their
-// own and are in that of all pods.
+// QoSName returns the cgroup of a QoS class. Guaranteed has no cgroup of its
+// own; its pods are in the cgroup of all pods.
 func QoSName(class corev1.PodQOSClass) Name {
 	switch class {
 	case corev1.PodQOSBurstable, corev1.PodQOSBestEffort:
@@ -29,8 +29,8 @@ func QoSName(class corev1.PodQOSClass) Name {
 	return Name{kubepods}
 }
 
-// PodName is the pod's cgroup. A static pod's UID may be any text: see
-// [Cgroupfs.Ensure].
+// PodName returns the pod's cgroup. The UID of a static pod may be any text:
+// see [Cgroupfs.Ensure].
 func PodName(pod *corev1.Pod) Name {
 	return podName(podspec.QOSClass(pod), pod.UID)
 }
@@ -39,12 +39,13 @@ func podName(class corev1.PodQOSClass, uid types.UID) Name {
 	return append(QoSName(class), podPrefix+string(uid))
 }
 
-// Cgroupfs is the name as the cgroupfs driver spells it: /kubepods/podUID.
+// Cgroupfs returns the name in the form of the cgroupfs driver:
+// /kubepods/podUID.
 func (n Name) Cgroupfs() string { return "/" + strings.Join(n, "/") }
 
-// Systemd is the name as systemd spells it: a path of slices, each of which holds
-// the names above it, with a dash between them; a dash of a name's own becomes an
-// underscore (systemd.slice(5)).
+// Systemd returns the name in the form of systemd: a path of slices. The name
+// of each slice contains the names above it, separated by dashes; a dash in a
+// name becomes an underscore (systemd.slice(5)).
 func (n Name) Systemd() string {
 	var b, slice strings.Builder
 	for i, part := range n {
@@ -60,12 +61,13 @@ func (n Name) Systemd() string {
 	return b.String()
 }
 
-// UIDOf returns the UID of the pod whose cgroup has the given last element of its
-// path, in either spelling; false if it is no pod's. systemd's spelling has lost
-// whether a dash was an underscore: it is taken for a dash, as UIDs have them.
+// UIDOf returns the UID of the pod whose cgroup has base as the last element of
+// its path, in either form; false if it is not a pod's cgroup. In systemd's
+// form dashes and underscores cannot be distinguished; they become dashes, as
+// in UIDs.
 func UIDOf(base string) (types.UID, bool) {
 	if slice, ok := strings.CutSuffix(base, ".slice"); ok {
-		i := strings.LastIndex(slice, "-"+podPrefix) // a cgroup above may begin so, too
+		i := strings.LastIndex(slice, "-"+podPrefix) // a parent may have such a prefix too
 		if i < 0 {
 			return "", false
 		}

@@ -11,9 +11,10 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/cgroups"
 )
 
-// A hierarchy that came later, or was not there for the agent before us, has no
-// cgroups yet. That they can't be limited says nothing about those that have pods.
-func TestUndoTakesAwayOnlyWhatItMade(t *testing.T) {
+// A hierarchy that was mounted later, or was missing for an earlier agent, has
+// no cgroups yet. A failure to limit new ones must not remove the ones that
+// have pods.
+func TestEnsure_UndoRemovesOnlyNewCgroups(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V1)
 	c := newOn(t, cgroups.Config{Root: root})
@@ -36,9 +37,9 @@ func TestUndoTakesAwayOnlyWhatItMade(t *testing.T) {
 	require.DirExists(t, filepath.Join(root, "pids/kubepods/burstable/podu1"))
 }
 
-// An agent that starts again may have been given other limits, or have ended
-// between making the cgroup and limiting it.
-func TestLimitsOfAllPodsAfterARestart(t *testing.T) {
+// A restarted agent may have other limits, or its predecessor may have ended
+// between the creation of the cgroup and setting its limits.
+func TestEnsure_LimitsOfAllPodsAfterARestart(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V2)
 	limit := filepath.Join(root, "kubepods/memory.max")
@@ -57,7 +58,7 @@ func TestLimitsOfAllPodsAfterARestart(t *testing.T) {
 	require.Equal(t, "2147483648", content(t, limit))
 }
 
-func TestNoPodAtAll(t *testing.T) {
+func TestEnsure_NilPod(t *testing.T) {
 	t.Parallel()
 	c := newOn(t, cgroups.Config{Root: model(t, cgroups.V2)})
 	require.ErrorContains(t, second(c.Ensure(t.Context(), nil, period)), "no pod")

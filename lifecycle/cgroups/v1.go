@@ -13,11 +13,11 @@ import (
 	"github.com/kubeparts/kubeparts/internal/podlimits"
 )
 
-// v1 are the hierarchies of cgroup v1, by controller. Two controllers of one
-// hierarchy have one folder.
+// v1 holds the hierarchies of cgroup v1, by controller. Controllers of the same
+// hierarchy have the same directory.
 type v1 map[string]string
 
-// findV1 finds the hierarchies below root.
+// findV1 returns the hierarchies below root.
 func findV1(root string) (v1, error) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
@@ -51,7 +51,7 @@ func (h v1) roots() []string {
 func (h v1) make(name Name) (made []string, err error) {
 	for _, root := range h.roots() {
 		if root == h["systemd"] || root == h["unified"] {
-			continue // they have no controller; runtimes make pods' cgroups there, too
+			continue // without a controller; runtimes create the pods' cgroups there
 		}
 		ready := func(string) error { return nil }
 		if root == h["cpuset"] {
@@ -66,8 +66,8 @@ func (h v1) make(name Name) (made []string, err error) {
 	return made, nil
 }
 
-// inheritCPUs gives a cgroup the processors and memory nodes of the one above it:
-// without any, no process can enter it (cpusets(7)).
+// inheritCPUs copies the processors and memory nodes of the parent to a cgroup.
+// If they are empty, no process can enter it (cpusets(7)).
 func inheritCPUs(dir string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		own, err := os.ReadFile(filepath.Join(dir, file))
@@ -96,7 +96,8 @@ func (h v1) limit(name Name, l Limits) error {
 	quota := "-1"
 	if l.CPUQuotaMicros > 0 {
 		quota = strconv.FormatInt(l.CPUQuotaMicros, 10)
-		// Never a moment with more than is wanted, nor with less than the kernel takes.
+		// In this order the limit is never higher than wanted, nor lower than
+		// the kernel accepts.
 		if err := write(cpu, "cpu.cfs_period_us", strconv.FormatInt(l.CPUPeriodMicros, 10)); err != nil {
 			return err
 		}
@@ -113,7 +114,7 @@ func (h v1) limit(name Name, l Limits) error {
 		}
 	}
 	if h["hugetlb"] == "" && len(l.HugePages) > 0 {
-		return fmt.Errorf("huge pages can't be limited: no hierarchy of controller hugetlb")
+		return fmt.Errorf("huge pages can't be limited: no cgroup v1 hierarchy of controller hugetlb")
 	}
 	for _, size := range sortedSizes(l.HugePages) {
 		if err := write(h.dir("hugetlb", name), "hugetlb."+size+".limit_in_bytes", strconv.FormatInt(l.HugePages[size], 10)); err != nil {

@@ -11,25 +11,25 @@ import (
 	"strings"
 )
 
-// v2 is the folder of the one hierarchy of cgroup v2.
+// v2 is the directory of the hierarchy of cgroup v2.
 type v2 string
 
 func (h v2) roots() []string { return []string{string(h)} }
 
 func (h v2) make(name Name) (made []string, err error) {
-	if err := handDown(string(h)); err != nil {
+	if err := enableControllers(string(h)); err != nil {
 		return nil, err
 	}
-	return mkdirs(string(h), name, handDown)
+	return mkdirs(string(h), name, enableControllers)
 }
 
-// handDown lets the cgroups below dir have the controllers that it has and that
-// containers need (cgroup-v2.rst, "Controlling Controllers"). For the pod's own
-// cgroup it is the runtime that needs it.
-func handDown(dir string) error {
+// enableControllers enables, for the cgroups below dir, the controllers that dir has and
+// that containers need (cgroup-v2.rst, "Controlling Controllers"). In the pod's
+// own cgroup the runtime needs them.
+func enableControllers(dir string) error {
 	has, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // no cgroup: somebody's model of one
+		return nil // not a cgroup, for example in a test
 	}
 	if err != nil {
 		return err

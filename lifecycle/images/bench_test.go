@@ -10,7 +10,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-// What a container's start costs if the image is present: one ImageStatus.
+// The cost of a container's start if the image is present: one ImageStatus.
 func BenchmarkEnsure(b *testing.B) {
 	n := &node{}
 	n.preload("web:1")

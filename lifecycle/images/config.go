@@ -17,114 +17,117 @@ import (
 
 // Defaults of [Config].
 const (
-	// DefaultProgressDeadline is how long a pull may go without progress.
+	// DefaultProgressDeadline is the default of [Config].ProgressDeadline.
 	DefaultProgressDeadline = 15 * time.Minute
-	// DefaultLeaseTTL is how long an image is kept for a container that is about
-	// to be created.
+	// DefaultLeaseTTL is the default of [Config].LeaseTTL.
 	DefaultLeaseTTL = 10 * time.Minute
 )
 
-// ImageService is what a Manager asks of a runtime; cri.ImageManagerService has
-// it.
+// ImageService are the runtime's calls that a Manager needs;
+// cri.ImageManagerService implements it.
 type ImageService interface {
 	ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error)
 	PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, podSandboxConfig *runtimeapi.PodSandboxConfig) (string, error)
 }
 
-// Leases keeps images from garbage collection. Acquire keeps the image of a
-// reference, which need not be there yet, for the owner until release is called or
-// ttl is over; acquired again it lasts from then on. Release may be called twice.
+// Leases protects images from garbage collection. Acquire protects the image of
+// a reference, which need not be present yet, for the owner until release is
+// called or ttl has passed; another Acquire renews the ttl. release may be
+// called twice.
 type Leases interface {
 	Acquire(ref, owner string, ttl time.Duration) (release func())
 }
 
-// EventRecorder takes events about pods; client-go's recorder fits.
+// EventRecorder records events about pods; client-go's recorder implements it.
 type EventRecorder interface {
 	Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any)
 }
 
-// Policy says how images are pulled, and who may use them. The zero Policy limits nothing.
+// Policy configures how images are pulled, and who may use them. The zero
+// Policy has no limits.
 type Policy struct {
-	// MaxParallelPulls is how many pulls run at once, 1 for one after the other as
-	// with the kubelet's serializeImagePulls. Those that wait go in their order.
-	// Default: no limit.
+	// MaxParallelPulls limits the concurrent pulls; 1 is like the kubelet's
+	// serializeImagePulls. Waiting pulls start in order of arrival. Default: no
+	// limit.
 	MaxParallelPulls int
-	// QPS is how many pulls may begin in a second on average, and Burst how many
-	// at once after a rest. Pulls above it wait. Default: no limit; with QPS,
-	// Burst is 1 or more. The kubelet has 5 and 10.
+	// QPS limits the pulls per second on average, and Burst is how many may
+	// start at once after a pause. Pulls above the limit wait. Default: no
+	// limit; with QPS, Burst is at least 1. The kubelet's values are 5 and 10.
 	QPS   float64
 	Burst int
-	// Verify says which images that are present may be used only with
+	// Verify selects the present images that a pod may use only with
 	// credentials that pulled them. Default [NeverVerifyPreloadedImages].
 	Verify Verification
-	// VerifyAllowlist are the repositories that [NeverVerifyAllowlistedImages] is
-	// about, in full, without tag and digest; a final /* stands for whatever is
-	// below.
+	// VerifyAllowlist are the repositories for [NeverVerifyAllowlistedImages],
+	// with their registry, without tag and digest. A final /* matches
+	// everything below.
 	VerifyAllowlist []string
 }
 
 // Config configures a [Manager].
 type Config struct {
-	// Policy has the settings that programs leave to their users.
+	// Policy holds the settings that agents usually leave to their users.
 	Policy
 
 	// Images is the runtime. Required.
 	Images ImageService
-	// Objects finds a pod's imagePullSecrets. Default: there are none, and an
-	// event says so for each pod that names some.
+	// Objects reads a pod's imagePullSecrets. Default: no Secrets exist, and an
+	// event reports that for each pod that names some.
 	Objects podspec.Objects
-	// Credentials are asked after the pod's imagePullSecrets, in this order. Optional.
+	// Credentials are queried after the pod's imagePullSecrets, in this order.
+	// Optional.
 	Credentials []CredentialProvider
-	// Tokens requests tokens of service accounts, for Credentials. Optional.
+	// Tokens requests service account tokens for Credentials. Optional.
 	Tokens podspec.TokenFunc
-	// Backoff delays the next pull after one that failed. Default: the kubelet's,
-	// 10 s doubling to 5 min. It belongs to this Manager alone.
+	// Backoff delays the next pull after a failure. Default: the kubelet's,
+	// from 10 s doubling up to 5 min. It must not be shared with other users.
 	Backoff *lifecycle.Backoff
-	// ProgressDeadline is how long one call of PullImage may go without Progress.
-	// Default [DefaultProgressDeadline].
+	// ProgressDeadline is how long one call of PullImage may run without
+	// Progress. Default [DefaultProgressDeadline].
 	ProgressDeadline time.Duration
-	// Progress returns a figure that moves while images are pulled, such as the
-	// bytes used on the image filesystem (CRI's ImageFsInfo). CRI tells no more:
-	// where several pulls run, each moves it for all. It is asked four times in a
-	// ProgressDeadline. Default: nothing is progress, so that ProgressDeadline
-	// bounds the pull as a whole.
+	// Progress returns a number that changes while images are pulled, such as
+	// the bytes used on the image file system (CRI's ImageFsInfo). The CRI has
+	// nothing better: if several pulls run, each of them changes it for all. It
+	// is called four times per ProgressDeadline. Default: no progress is known,
+	// so ProgressDeadline limits the whole pull.
 	Progress func(context.Context) (uint64, error)
-	// State remembers which credentials pulled which image, by keys that begin with
-	// "image_manager/". Default: memory, so that after a restart what was pulled
-	// before counts as preloaded.
+	// State stores which credentials pulled which image, under keys that begin
+	// with "image_manager/". Default: memory; then images that were pulled
+	// before a restart count as preloaded.
 	State Store
-	// Leases keeps images from garbage collection between [Manager.Ensure] and
-	// [Result.Release]. Optional.
+	// Leases protects images from garbage collection between [Manager.Ensure]
+	// and [Result.Release]. Optional.
 	Leases Leases
-	// LeaseTTL bounds that. Default [DefaultLeaseTTL].
+	// LeaseTTL limits the time of a lease. Default [DefaultLeaseTTL].
 	LeaseTTL time.Duration
-	// Events takes the events that the kubelet would record, from several
+	// Events receives the events that the kubelet would record, from several
 	// goroutines. Optional.
 	Events EventRecorder
 	// Clock is the time source. Default the system clock.
 	Clock clock.Clock
 	// Logger receives structured logs. Default: discard.
 	Logger *slog.Logger
-	// Observer receives what was done. Optional.
+	// Observer receives pulls. Optional.
 	Observer Observer
 }
 
-// Observer holds optional callbacks. They run inside Ensure, for different images
-// at the same time, and must not block.
+// Observer holds optional callbacks. They are called during Ensure,
+// concurrently for different images, and must not block.
 type Observer struct {
-	// Pulled is called after every pull, once for all who waited for it.
+	// Pulled is called after every pull, once for all callers that waited for
+	// it.
 	Pulled func(PullInfo)
 }
 
-// A PullInfo describes a pull that is over.
+// A PullInfo describes a finished pull.
 type PullInfo struct {
-	// Image is what was pulled.
+	// Image is the image reference.
 	Image string
-	// Took is how long it took, Waited how long it waited for its turn.
+	// Took is the duration of the pull, and Waited how long it waited to start.
 	Took, Waited time.Duration
-	// SizeBytes is the image's size, 0 if it failed.
+	// SizeBytes is the image's size, 0 if the pull failed.
 	SizeBytes uint64
-	// Err is why it failed.
+	// Err is the error of the pull.
 	Err error
 }
 
@@ -137,8 +140,8 @@ func (c Config) Validate() error {
 	if c.MaxParallelPulls < 0 {
 		errs = append(errs, fmt.Errorf("field MaxParallelPulls: %d is negative", c.MaxParallelPulls))
 	}
-	if !(c.QPS >= 0) { // which refuses what is no number, too
-		errs = append(errs, fmt.Errorf("field QPS: %v is not a rate", c.QPS))
+	if !(c.QPS >= 0) { // also rejects NaN
+		errs = append(errs, fmt.Errorf("field QPS: %v is not zero or a positive number", c.QPS))
 	}
 	if c.Burst < 0 {
 		errs = append(errs, fmt.Errorf("field Burst: %d is negative", c.Burst))

@@ -17,18 +17,19 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// hidden is what a credential looks like wherever it is printed.
+// hidden is the placeholder for a printed credential.
 const hidden = "[credential]"
 
-// shortestHidden is how long a secret must be to be looked for in other people's
-// texts: shorter ones are parts of too many words.
+// shortestHidden is the minimum length of a secret that is removed from texts
+// of others. Shorter secrets would match parts of too many words.
 const shortestHidden = 4
 
-// A Credential is one way to authenticate at a registry. However it is printed,
-// logged or encoded, alone or within something else, its contents do not show:
-// only [Credential.Auth] gives them away. The zero value is an anonymous one.
+// A Credential is one way to authenticate at a registry. Its contents are never
+// visible when it is printed, logged or encoded, alone or within another value;
+// only [Credential.Auth] returns them. The zero value is anonymous.
 type Credential struct {
-	// reveal keeps the contents where no printer that walks fields gets to.
+	// reveal returns the contents. A function hides them from printers that
+	// walk fields.
 	reveal func() contents
 	source objectRef // the Secret, zero if it is from a provider
 
@@ -36,26 +37,27 @@ type Credential struct {
 	account  objectRef // the service account that it belongs to, zero if it is the node's
 }
 
-// contents are what does not show. The hash is among them: passwords can be
-// guessed from it.
+// contents are the hidden parts of a Credential. The hash is hidden too,
+// because passwords can be guessed from it.
 type contents struct {
 	auth *runtimeapi.AuthConfig
 	hash string
 }
 
-// An objectRef names the Secret or the service account that a credential came from.
+// An objectRef identifies the Secret or service account that a credential came
+// from.
 type objectRef struct {
-	// UID tells an object from a later one of the same name. It may be empty for
-	// objects that come from files.
+	// UID distinguishes an object from a later one of the same name. It may be
+	// empty for objects that come from files.
 	UID       types.UID `json:"uid"`
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 }
 
 func newCredential(auth *runtimeapi.AuthConfig, source objectRef) Credential {
-	// Quotes keep two fields from being taken for one.
+	// Quotes separate the fields unambiguously.
 	text := fmt.Appendf(nil, "%q %q %q %q", auth.Username, auth.Password, auth.IdentityToken, auth.RegistryToken)
-	if auth.Auth != "" { // no Secret has it
+	if auth.Auth != "" { // Secrets do not have it
 		text = fmt.Appendf(text, " %q", auth.Auth)
 	}
 	sum := sha256.Sum256(text)
@@ -63,7 +65,7 @@ func newCredential(auth *runtimeapi.AuthConfig, source objectRef) Credential {
 	return Credential{reveal: func() contents { return c }, source: source}
 }
 
-// Auth returns what the runtime needs, nil for the zero value. The message is
+// Auth returns the message for the runtime, nil for the zero value. It is
 // shared and must not be modified.
 func (c Credential) Auth() *runtimeapi.AuthConfig { return c.contents().auth }
 
@@ -74,8 +76,8 @@ func (c Credential) contents() contents {
 	return c.reveal()
 }
 
-// identity tells credentials apart. Those of a provider change with each answer, so that
-// their contents don't count.
+// identity returns a key that distinguishes credentials. Those of a provider
+// change with each response, so their contents do not count.
 func (c Credential) identity() string {
 	switch {
 	case c.provider == "":
@@ -87,8 +89,9 @@ func (c Credential) identity() string {
 	}
 }
 
-// isNodes reports whether all pods of the node may use what the credential brings.
-func (c Credential) isNodes() bool {
+// belongsToNode reports whether all pods of the node may use images pulled with the
+// credential.
+func (c Credential) belongsToNode() bool {
 	return c.reveal == nil || c.provider != "" && c.account == objectRef{}
 }
 
@@ -101,8 +104,8 @@ func (Credential) LogValue() slog.Value { return slog.StringValue(hidden) }
 // MarshalJSON encodes a placeholder.
 func (Credential) MarshalJSON() ([]byte, error) { return json.Marshal(hidden) }
 
-// spellings are the forms in which the credential may be in a text that somebody
-// else wrote: as it is, as in a header, a URL, and between quotes.
+// spellings returns the forms in which the credential may appear in texts of
+// others: plain, as in a header, as in a URL, and quoted.
 func (c Credential) spellings() (all []string) {
 	auth := c.Auth()
 	basic := []byte(auth.GetUsername() + ":" + auth.GetPassword())
@@ -115,7 +118,7 @@ func (c Credential) spellings() (all []string) {
 	return slices.DeleteFunc(all, func(s string) bool { return len(s) < shortestHidden })
 }
 
-// decoded returns what is in a text in base64, empty if it is not.
+// decoded returns the decoded base64 text, "" if it is invalid.
 func decoded(text string) string {
 	plain, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
@@ -124,8 +127,8 @@ func decoded(text string) string {
 	return string(plain)
 }
 
-// scrub takes credentials out of a text that somebody else wrote. The longest go
-// first: one that is part of another must not leave the rest of it.
+// scrub removes credentials from a text of others. The longest come first: if a
+// secret is part of another, its removal must not leave the rest of the other.
 func scrub(text string, keys []Credential) string {
 	var all []string
 	for _, c := range keys {
@@ -138,7 +141,7 @@ func scrub(text string, keys []Credential) string {
 	return text
 }
 
-// compare orders references, for records that do not change without a reason.
+// compare orders references, so that records are deterministic.
 func (r objectRef) compare(other objectRef) int {
 	return cmp.Or(
 		cmp.Compare(r.Namespace, other.Namespace), cmp.Compare(r.Name, other.Name), cmp.Compare(r.UID, other.UID))

@@ -153,7 +153,7 @@ func TestPullErrors(t *testing.T) {
 	}
 }
 
-// A failed pull is tried again after 10 s, 20 s, ... for each pod on its own.
+// A failed pull is retried after 10 s, 20 s, ..., separately for each pod.
 func TestBackOff(t *testing.T) {
 	t.Parallel()
 	s := newSet(t, nil)
@@ -188,7 +188,7 @@ func TestBackOff(t *testing.T) {
 	require.Equal(t, s.clock.Now().Add(10*time.Second), refusal(t, err).RetryAt, "success begins afresh")
 }
 
-// Somebody who mends a pull secret sees at once whether it helped.
+// A corrected pull secret is used at once.
 func TestChangedCredentialsAreTriedAtOnce(t *testing.T) {
 	t.Parallel()
 	secrets := store{"default/key": secret("key", "reg.example", "me", "wrong")}
@@ -229,7 +229,7 @@ func TestInspectFailure(t *testing.T) {
 	require.Equal(t, `ImageInspectError: Image "web:1" is gone after its pull`, refusal(t, err).Error())
 }
 
-func TestCancelledIsNoFailureOfTheImage(t *testing.T) {
+func TestEnsure_CancellationIsNotAFailure(t *testing.T) {
 	t.Parallel()
 	s := newSet(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -256,7 +256,7 @@ func isRefusal(err error) bool {
 	return ok
 }
 
-// lessor notes leases.
+// lessor records leases.
 type lessor struct{ log []string }
 
 func (l *lessor) Acquire(ref, owner string, ttl time.Duration) func() {
@@ -288,13 +288,13 @@ func TestConfigReportsEveryProblem(t *testing.T) {
 	})
 	require.EqualError(t, err, `images: invalid config: field Images is required
 field MaxParallelPulls: -1 is negative
-field QPS: NaN is not a rate
+field QPS: NaN is not zero or a positive number
 field Burst: -1 is negative
 field ProgressDeadline: -1ns is negative
 field LeaseTTL: -1ns is negative
 field Credentials: item 0 is nil or has no name
 field Verify: "Sometimes" is not a policy
-field VerifyAllowlist: it needs Verify to be NeverVerifyAllowlistedImages
+field VerifyAllowlist: requires Verify to be NeverVerifyAllowlistedImages
 field VerifyAllowlist: "web:1" is not a repository, with or without /*`)
 	_, err = images.New(images.Config{Images: &node{}})
 	require.NoError(t, err)
@@ -303,5 +303,5 @@ field VerifyAllowlist: "web:1" is not a repository, with or without /*`)
 func TestRequestWithoutPod(t *testing.T) {
 	t.Parallel()
 	_, err := newSet(t, nil).Ensure(t.Context(), images.Request{Image: "web:1"})
-	require.EqualError(t, err, "images: a request without a pod")
+	require.EqualError(t, err, "images: the request has no pod")
 }

@@ -9,40 +9,42 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// Reasons for which a container waits for its image, as a pod's status shows
-// them: the kubelet's.
+// Reasons of a container that waits for its image, the same as the kubelet's.
 const (
-	// ErrImagePull says that the image could not be pulled.
+	// ErrImagePull means that the image could not be pulled.
 	ErrImagePull = "ErrImagePull"
-	// ImagePullBackOff says that it could not, and that the next attempt waits.
+	// ImagePullBackOff means that the pull failed and the next attempt waits.
 	ImagePullBackOff = "ImagePullBackOff"
-	// ErrImageNeverPull says that the image is absent, or not this pod's to use,
-	// and may not be pulled.
+	// ErrImageNeverPull means that the image is missing, or that the pod may
+	// not use it, and that the pull policy is Never.
 	ErrImageNeverPull = "ErrImageNeverPull"
-	// InvalidImageName says that the image's name is none.
+	// InvalidImageName means that the image's name is invalid.
 	InvalidImageName = "InvalidImageName"
-	// ImageInspectError says that the runtime could not tell about the image.
+	// ImageInspectError means that the runtime could not return the image's
+	// status.
 	ImageInspectError = "ImageInspectError"
-	// RegistryUnavailable is the runtime's word for a registry that is not there.
+	// RegistryUnavailable is the runtime's error for an unavailable registry.
 	RegistryUnavailable = "RegistryUnavailable"
-	// SignatureValidationFailed is the runtime's word for an image that its policy
-	// of signatures refuses.
+	// SignatureValidationFailed is the runtime's error for an image whose
+	// signature its policy rejects.
 	SignatureValidationFailed = "SignatureValidationFailed"
 )
 
-// Reasons of events: the kubelet's.
+// Reasons of events, the same as the kubelet's.
 const (
-	// EventPulling says that a pull begins.
+	// EventPulling means that a pull begins.
 	EventPulling = "Pulling"
-	// EventPulled says that the image is there.
+	// EventPulled means that the image is present.
 	EventPulled = "Pulled"
-	// EventFailed says that a pull failed.
+	// EventFailed means that a pull failed.
 	EventFailed = "Failed"
-	// EventBackOff says that a pull waits for its back-off.
+	// EventBackOff means that a pull waits for its back-off.
 	EventBackOff = "BackOff"
-	// EventInspectFailed says that an image's name or state could not be read.
+	// EventInspectFailed means that an image's name or status could not be
+	// read.
 	EventInspectFailed = "InspectFailed"
-	// EventFailedToRetrieveImagePullSecret says that imagePullSecrets are missing.
+	// EventFailedToRetrieveImagePullSecret means that imagePullSecrets are
+	// missing.
 	EventFailedToRetrieveImagePullSecret = "FailedToRetrieveImagePullSecret"
 )
 
@@ -50,12 +52,13 @@ const (
 type Error struct {
 	// Reason is one of the reasons above.
 	Reason string
-	// Message explains it, and may be shown to whoever can see the pod.
+	// Message explains the reason. It may be shown to everyone who can see the
+	// pod.
 	Message string
-	// Err is the cause, nil if there is none beside Message.
+	// Err is the cause, nil if there is only a Message.
 	Err error
-	// RetryAt is when the next attempt may be made, zero if that is up to the
-	// caller. Only back-offs have it.
+	// RetryAt is when the next attempt may be made. It is set only for
+	// back-off.
 	RetryAt time.Time
 }
 
@@ -65,7 +68,7 @@ func (e *Error) Error() string { return e.Reason + ": " + e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// runtimeText is what the runtime said, where the message has it in other words.
+// runtimeText returns the runtime's original text if Message differs from it.
 func (e *Error) runtimeText() string {
 	if e.Reason == RegistryUnavailable || e.Reason == SignatureValidationFailed {
 		return e.Err.Error()
@@ -73,8 +76,8 @@ func (e *Error) runtimeText() string {
 	return e.Message
 }
 
-// pullError turns a runtime's answer into ours. Runtimes say the two special
-// cases in the first word of the text.
+// pullError converts a runtime's error. For the two special cases, runtimes put
+// the reason at the beginning of the text.
 func pullError(image string, err error) *Error {
 	text := err.Error()
 	if rest, ok := strings.CutPrefix(text, RegistryUnavailable); ok {
@@ -92,7 +95,7 @@ func pullError(image string, err error) *Error {
 	return &Error{Reason: ErrImagePull, Message: text, Err: err}
 }
 
-// scrubbed returns err, or one that says the same without the credentials.
+// scrubbed returns err, or a copy of it without credentials.
 func scrubbed(err error, keys []Credential) error {
 	text := err.Error()
 	clean := scrub(text, keys)

@@ -13,7 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-// A pod's image is in a registry that asks for a password.
+// A pod's image is in a registry that requires a password.
 func Example() {
 	node, err := fakecri.New(fakecri.Config{Registry: []fakecri.Image{
 		{Name: "registry.example/web:1", SizeBytes: 1 << 20, Pull: fakecri.Pull{Username: "me", Password: "pass"}},
@@ -49,8 +49,8 @@ func Example() {
 	// there: [registry.example/web:1] 1048576 bytes
 }
 
-// nodeConfig is a provider with the configuration of the node's container tools, such as
-// ~/.docker/config.json.
+// nodeConfig is a provider that reads the configuration of the node's container
+// tools, such as ~/.docker/config.json.
 type nodeConfig struct{ keys *images.Keyring }
 
 func (nodeConfig) Name() string { return "node" }
@@ -62,7 +62,7 @@ func (n nodeConfig) Credentials(_ context.Context, r images.CredentialRequest) (
 	return found, nil
 }
 
-// The node has credentials of its own, for all its pods.
+// The node has its own credentials, for all its pods.
 func ExampleCredentialProvider() {
 	node, err := fakecri.New(fakecri.Config{Registry: []fakecri.Image{
 		{Name: "registry.example/web:1", SizeBytes: 1 << 20, Pull: fakecri.Pull{Username: "me", Password: "pass"}},

@@ -25,13 +25,13 @@ var _ images.ImageService = cri.ImageManagerService(nil)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// node is a runtime whose registry a function plays.
+// node is a runtime with a function as its registry.
 type node struct {
-	// registry answers a pull; nil: every image is there for everybody.
+	// registry responds to a pull; nil: every image exists and is public.
 	registry func(ctx context.Context, image string, auth *runtimeapi.AuthConfig) error
 	// inspectErr fails ImageStatus.
 	inspectErr error
-	// tags are what images are called beside what they were asked for.
+	// tags are additional names of images.
 	tags []string
 	// vanish makes images disappear once they are pulled.
 	vanish bool
@@ -95,7 +95,7 @@ func (n *node) pulled() []string {
 	return append([]string(nil), n.pulls...)
 }
 
-// recorder keeps events.
+// recorder records events.
 type recorder struct {
 	mu     sync.Mutex
 	events []string
@@ -115,7 +115,7 @@ func (r *recorder) take() []string {
 	return events
 }
 
-// store finds Secrets by name.
+// store holds Secrets by name.
 type store map[string]*corev1.Secret
 
 func (store) ConfigMap(context.Context, *corev1.Pod, string) (*corev1.ConfigMap, error) {
@@ -131,7 +131,7 @@ func (s store) Secret(_ context.Context, pod *corev1.Pod, name string) (*corev1.
 	return nil, errors.New("not found")
 }
 
-// secret is a pull secret for one location.
+// secret returns a pull secret for one location.
 func secret(name, location, user, password string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
@@ -150,7 +150,7 @@ func pod(name string, secrets ...string) *corev1.Pod {
 	return p
 }
 
-// set is a Manager with everything around it.
+// set is a Manager with fakes for everything it uses.
 type set struct {
 	*images.Manager
 	node   *node
@@ -171,7 +171,7 @@ func newSet(t *testing.T, change func(*images.Config)) *set {
 	return s
 }
 
-// refusal is the *Error that err must be.
+// refusal returns err as an *Error and fails the test if it is none.
 func refusal(t *testing.T, err error) *images.Error {
 	t.Helper()
 	var e *images.Error

@@ -18,40 +18,42 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// A Request is for one image of one container, or of one image volume.
+// A Request is for one image of a container, or for one image volume.
 type Request struct {
-	// Pod is whose image it is: its imagePullSecrets count, its annotations go to
-	// the runtime, and events are about it. Required; it is not modified.
+	// Pod is the pod that uses the image: its imagePullSecrets are used, its
+	// annotations are passed to the runtime, and events are about it. Required;
+	// it is not modified.
 	Pod *corev1.Pod
-	// Container is the name of what wants the image, for the lease's owner. Events
-	// name it if the pod has a container of that name.
+	// Container is the name of the container or volume, for the lease's owner.
+	// Events refer to it if the pod has a container of that name.
 	Container string
-	// Image is the reference as the spec has it.
+	// Image is the reference as in the spec.
 	Image string
-	// PullPolicy is when to pull. Empty: Always if the image has the tag latest or
-	// neither tag nor digest, otherwise IfNotPresent, as the API server says.
+	// PullPolicy is when to pull. Empty: Always if the image has the tag latest
+	// or neither tag nor digest, otherwise IfNotPresent, as in the API server.
 	PullPolicy corev1.PullPolicy
-	// Sandbox is passed on to the runtime, and may be nil.
+	// Sandbox is passed to the runtime, and may be nil.
 	Sandbox *runtimeapi.PodSandboxConfig
-	// Secrets are used beside those that the pod names, after them.
+	// Secrets are used in addition to those that the pod names, after them.
 	Secrets []*corev1.Secret
 }
 
-// A Result is an image that is there.
+// A Result is an image that is present.
 type Result struct {
-	// ImageRef is its id, which a container's config takes.
+	// ImageRef is the image's ID, for a container's configuration.
 	ImageRef string
-	// Image is what the runtime says about it, never nil. It is shared and must
-	// not be modified.
+	// Image is the runtime's description of the image, never nil. It is shared
+	// and must not be modified.
 	Image *runtimeapi.Image
-	// Release gives up the lease on the image; call it once the container has been
-	// created or given up. It is never nil and may be called twice.
+	// Release releases the lease on the image. Call it when the container has
+	// been created or will not be created. It is never nil and may be called
+	// twice.
 	Release func()
 }
 
-// Manager makes images present for those who may use them. Make it with [New];
-// all methods are safe for concurrent use. It starts goroutines only within
-// [Manager.Ensure].
+// Manager pulls missing images for pods that may use them. Create it with
+// [New]; all methods are safe for concurrent use. It starts goroutines only
+// during [Manager.Ensure].
 type Manager struct {
 	cfg     Config
 	slots   chan struct{} // nil: no limit
@@ -59,11 +61,11 @@ type Manager struct {
 	records *records
 
 	mu       sync.Mutex
-	flights  map[string]*flight
+	inFlight map[string]*inFlightPull
 	failures map[backoffKey]failure
 }
 
-// backoffKey is what backs off on its own: changed credentials are tried at once.
+// backoffKey identifies what backs off: changed credentials are tried at once.
 type backoffKey struct {
 	pod         types.UID
 	image       string
@@ -72,14 +74,14 @@ type backoffKey struct {
 
 func (k backoffKey) String() string { return string(k.pod) + "_" + k.image + "_" + k.credentials }
 
-// failure is the last pull that failed.
+// failure is the last failed pull.
 type failure struct {
-	at     time.Time
-	err    *Error
-	flight *flight // several who waited for one count once
+	at   time.Time
+	err  *Error
+	pull *inFlightPull // several callers that waited for it count once
 }
 
-// New returns a Manager. It does nothing yet. The error reports every problem
+// New returns a Manager. It makes no calls yet. The error reports every problem
 // with cfg.
 func New(cfg Config) (*Manager, error) {
 	if err := cfg.Validate(); err != nil {
@@ -91,7 +93,7 @@ func New(cfg Config) (*Manager, error) {
 	}
 	m := &Manager{
 		cfg: cfg, records: newRecords(cfg.State, cfg.Clock),
-		flights: map[string]*flight{}, failures: map[backoffKey]failure{},
+		inFlight: map[string]*inFlightPull{}, failures: map[backoffKey]failure{},
 	}
 	if cfg.MaxParallelPulls > 0 {
 		m.slots = make(chan struct{}, cfg.MaxParallelPulls)
@@ -102,17 +104,17 @@ func New(cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// Ensure makes an image present, if the pod may use it, and returns it. It blocks
-// while the image is pulled. Who asks for what is being pulled already, with the
-// same credentials, waits for that pull; the pull goes on until the last of them
-// is cancelled.
+// Ensure pulls an image if it is missing, and returns it if the pod may use it.
+// It blocks during the pull. If the same image is already being pulled with the
+// same credentials, the call waits for that pull; the pull continues until the
+// last waiting caller is cancelled.
 //
-// A refusal is an [*Error] with the reason that a pod's status shows. Any other
-// error means that ctx ended, which is no failure of the image, or that the
-// request is none.
+// A failure is an [*Error] with the reason for the pod's status. Any other
+// error means that ctx is done, which is not a failure of the image, or that
+// the request is invalid.
 func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 	if req.Pod == nil {
-		return Result{}, errors.New("images: a request without a pod")
+		return Result{}, errors.New("images: the request has no pod")
 	}
 	name, err := imageref.Parse(req.Image)
 	if err != nil {
@@ -121,7 +123,7 @@ func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 		m.event(req, corev1.EventTypeWarning, EventInspectFailed, message)
 		return Result{}, &Error{Reason: InvalidImageName, Message: message, Err: err}
 	}
-	image := req.Image // not completed beyond its tag: a runtime may have another default registry
+	image := req.Image // only the tag is added: a runtime may have another default registry
 	if name.Tag == "" && name.Digest == "" {
 		name = name.WithDefaultTag()
 		image += ":" + name.Tag
@@ -137,13 +139,13 @@ func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 		release()
 		return Result{}, err
 	}
-	// Collected under another reference, it would still be gone.
+	// Garbage collection may know the image by its ID, so protect that too.
 	want.spec.Image = found.GetId()
 	again := m.lease(want)
 	return Result{ImageRef: found.GetId(), Image: found, Release: func() { again(); release() }}, nil
 }
 
-// Forget drops what is remembered of a pod that is gone.
+// Forget deletes the state of a pod that no longer exists.
 func (m *Manager) Forget(pod types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -155,21 +157,21 @@ func (m *Manager) Forget(pod types.UID) {
 	})
 }
 
-// Prune forgets with which credentials images were pulled that are not among
-// those present, named by their ids. Call it after image garbage collection. What
-// was pulled in the last ten minutes stays: the list may be older.
+// Prune deletes the records of images that are not present; present are the IDs
+// of those that are. Call it after image garbage collection. Records of the
+// last ten minutes are kept, because the list may be older.
 func (m *Manager) Prune(ctx context.Context, present []string) error {
 	return m.records.prune(ctx, present)
 }
 
-// wanted is a request on its way.
+// wanted is a request in progress.
 type wanted struct {
 	Request
 	spec *runtimeapi.ImageSpec
 	name imageref.Ref
 	keys []Credential
-	// hidden are secrets of providers that are not among keys, and failed is why some
-	// returned none.
+	// hidden are secrets of providers that are not among keys. failed holds the
+	// errors of providers.
 	hidden []Credential
 	failed []error
 }
@@ -185,7 +187,7 @@ func (w *wanted) policy() corev1.PullPolicy {
 	}
 }
 
-// ensure is Ensure with everything checked and a lease in hand.
+// ensure is Ensure after all checks, with a lease.
 func (m *Manager) ensure(ctx context.Context, w *wanted) (*runtimeapi.Image, error) {
 	var present *runtimeapi.Image
 	if w.policy() != corev1.PullAlways {
@@ -200,7 +202,7 @@ func (m *Manager) ensure(ctx context.Context, w *wanted) (*runtimeapi.Image, err
 		return present, nil
 	}
 	if present == nil && w.policy() == corev1.PullNever {
-		return nil, m.never(w)
+		return nil, m.neverPullError(w)
 	}
 	if err := m.findCredentials(ctx, w); err != nil {
 		return nil, err
@@ -219,18 +221,18 @@ func (m *Manager) ensure(ctx context.Context, w *wanted) (*runtimeapi.Image, err
 	}
 	if verify && w.policy() == corev1.PullNever {
 		m.logProviders(ctx, w)
-		return nil, m.never(w)
+		return nil, m.neverPullError(w)
 	}
 	return m.pull(ctx, w)
 }
 
-// mayUse reports whether the pod has credentials that give access to an image that is
-// present.
+// mayUse reports whether the pod has credentials that give access to a present
+// image.
 func (m *Manager) mayUse(ctx context.Context, w *wanted, present *runtimeapi.Image) bool {
 	ok, err := m.records.allow(ctx, present.GetId(), w.name.Repository, w.keys)
 	if err != nil {
-		// The pull that follows proves the same.
-		m.cfg.Logger.WarnContext(ctx, "reading the record of an image's pull failed", "image", w.Image, "err", err)
+		// The image is then pulled, which verifies the credentials.
+		m.cfg.Logger.WarnContext(ctx, "could not read the record of an image pull, credentials must be verified at the registry", "image", w.Image, "err", err)
 		return false
 	}
 	if ok {
@@ -247,15 +249,15 @@ func (m *Manager) presentMessage(w *wanted) string {
 	return message
 }
 
-// never refuses an image that may not be pulled and is absent, or is not the pod's to
-// use: to whom it does not belong it is absent.
-func (m *Manager) never(w *wanted) error {
+// neverPullError returns the error for an image that must not be pulled and is missing,
+// or that the pod may not use: both get the same message.
+func (m *Manager) neverPullError(w *wanted) error {
 	message := fmt.Sprintf("Container image %q is not present with pull policy of Never", w.Image)
 	m.event(w.Request, corev1.EventTypeWarning, ErrImageNeverPull, message)
 	return &Error{Reason: ErrImageNeverPull, Message: message}
 }
 
-// inspect returns the image, or nil if it is not there.
+// inspect returns the image, or nil if it is not present.
 func (m *Manager) inspect(ctx context.Context, w *wanted) (*runtimeapi.Image, error) {
 	answer, err := m.cfg.Images.ImageStatus(ctx, w.spec, false)
 	switch {
@@ -271,8 +273,8 @@ func (m *Manager) inspect(ctx context.Context, w *wanted) (*runtimeapi.Image, er
 	return nil, &Error{Reason: ImageInspectError, Message: message, Err: err}
 }
 
-// findCredentials looks up what fits the image. Secrets that are missing may not
-// be needed; those that are malformed are a mistake that somebody should see.
+// findCredentials reads the credentials for the image. Missing Secrets may not
+// be needed; malformed Secrets are an error.
 func (m *Manager) findCredentials(ctx context.Context, w *wanted) error {
 	var secrets []*corev1.Secret
 	var missing []string
@@ -281,7 +283,7 @@ func (m *Manager) findCredentials(ctx context.Context, w *wanted) error {
 			continue
 		}
 		var secret *corev1.Secret
-		err := errors.New("no Secrets here")
+		err := errors.New("Secrets are not available on this node")
 		if m.cfg.Objects != nil {
 			secret, err = m.cfg.Objects.Secret(ctx, w.Pod, ref.Name)
 		}
@@ -305,7 +307,7 @@ func (m *Manager) findCredentials(ctx context.Context, w *wanted) error {
 	return nil
 }
 
-// lease keeps the image for the container.
+// lease protects the image for the container.
 func (m *Manager) lease(w *wanted) func() {
 	if m.cfg.Leases == nil {
 		return func() {}

@@ -17,17 +17,17 @@ import (
 	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
-// A Keyring finds the credentials for an image. Make it with [NewKeyring]; the
-// zero value has none. It does not change, and prints without its contents.
+// A Keyring returns the credentials for an image. Create it with [NewKeyring];
+// the zero value is empty. It is immutable, and prints without its contents.
 type Keyring struct {
-	locations []string // sorted backwards: a longer path comes before its prefix
+	locations []string // in descending order: a longer path comes before its prefix
 	byPlace   map[string][]Credential
 }
 
-// NewKeyring reads the credentials of Secrets of the types
-// kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg; others and nil ones
-// are passed over, as the kubelet does. The error names every Secret that is
-// malformed, and nothing of what is in it.
+// NewKeyring parses the credentials of Secrets of the types
+// kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg; others and nil
+// ones are ignored, as in the kubelet. The error names every malformed Secret,
+// without its contents.
 func NewKeyring(secrets ...*corev1.Secret) (*Keyring, error) {
 	k := &Keyring{byPlace: map[string][]Credential{}}
 	var errs []error
@@ -51,12 +51,13 @@ func NewKeyring(secrets ...*corev1.Secret) (*Keyring, error) {
 	return k, errors.Join(errs...)
 }
 
-// Lookup returns the credentials that fit a repository in full, such as docker.io/library/busybox, in the
-// order in which they should be tried: longest path first, then in the order of
-// the Secrets. A location's host may hold * within each of its labels; its
-// port must be the same, and its path a prefix, of characters and not of
-// components. Locations on index.docker.io are for whatever is on docker.io and
-// fits no other.
+// Lookup returns the credentials for a full repository name, such as
+// docker.io/library/busybox, in the order in which they should be tried:
+// longest path first, then in the order of the Secrets. The host of a location
+// may have * within each of its labels. Its port must be the same, and its path
+// must be a prefix of characters, not of components. Locations on
+// index.docker.io apply to repositories on docker.io that match no other
+// location.
 func (k *Keyring) Lookup(repository string) (found []Credential) {
 	if k == nil {
 		return nil
@@ -72,7 +73,7 @@ func (k *Keyring) Lookup(repository string) (found []Credential) {
 	return found
 }
 
-// fits says whether a location of a keyring is a repository's.
+// fits reports whether a location of a keyring applies to a repository.
 func fits(location, repository string) bool {
 	wantHost, wantPath, _ := strings.Cut(location, "/")
 	host, rest, _ := strings.Cut(repository, "/")
@@ -87,7 +88,7 @@ func fits(location, repository string) bool {
 	}
 	for i := range want {
 		if ok, err := path.Match(want[i], have[i]); (err != nil || !ok) && want[i] != have[i] {
-			return false // an IPv6 address in brackets is no pattern
+			return false // an IPv6 address in brackets is not a pattern
 		}
 	}
 	return true
@@ -100,8 +101,8 @@ func cutPort(host string) (name, port string) {
 	return host, ""
 }
 
-// placeOf reduces a location, which may be a URL, to host and path. Registry
-// versions in front of the path say nothing about the repository.
+// placeOf reduces a location, which may be a URL, to host and path. A registry
+// API version at the beginning of the path is removed.
 func placeOf(location string) (string, bool) {
 	if !strings.HasPrefix(location, "https://") && !strings.HasPrefix(location, "http://") {
 		location = "https://" + location
@@ -120,7 +121,7 @@ func placeOf(location string) (string, bool) {
 	return u.Host + p, true
 }
 
-// An entry is what a config file has for one location.
+// An entry is the entry of a config file for one location.
 type entry struct {
 	Username      string `json:"username"`
 	Password      string `json:"password"`
@@ -147,7 +148,7 @@ func entriesOf(s *corev1.Secret) (map[string]entry, error) {
 	return nil, nil
 }
 
-// parseConfigJSON reads a .dockerconfigjson: a .dockercfg below "auths".
+// parseConfigJSON parses a .dockerconfigjson: a .dockercfg below "auths".
 func parseConfigJSON(data []byte) (map[string]entry, error) {
 	var file struct {
 		Auths map[string]entry `json:"auths"`
@@ -158,7 +159,7 @@ func parseConfigJSON(data []byte) (map[string]entry, error) {
 	return file.Auths, complete(file.Auths)
 }
 
-// parseConfig reads a .dockercfg: entries by location.
+// parseConfig parses a .dockercfg: entries by location.
 func parseConfig(data []byte) (map[string]entry, error) {
 	var entries map[string]entry
 	if err := decode(data, &entries); err != nil {
@@ -167,23 +168,24 @@ func parseConfig(data []byte) (map[string]entry, error) {
 	return entries, complete(entries)
 }
 
-// decode is json.Unmarshal with errors that quote nothing: its own would show a
-// password that was written as a number.
+// decode is json.Unmarshal with errors that do not quote the input: the
+// original errors may show a password that was written as a number.
 func decode(data []byte, into any) error {
 	err := json.Unmarshal(data, into)
 	if err == nil {
 		return nil
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Errorf("not JSON from byte %d on", syntax.Offset)
+		return fmt.Errorf("invalid JSON at byte %d", syntax.Offset)
 	}
 	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("a value of the wrong type before byte %d", mistyped.Offset)
+		return fmt.Errorf("invalid type of a value before byte %d", mistyped.Offset)
 	}
 	return errors.New("not a registry configuration")
 }
 
-// complete takes user and password from the auth field, which wins over both.
+// complete sets user and password from the auth field, which takes precedence
+// over both.
 func complete(entries map[string]entry) error {
 	for i, location := range slices.Sorted(maps.Keys(entries)) {
 		e := entries[location]
@@ -196,7 +198,8 @@ func complete(entries map[string]entry) error {
 		}
 		user, password, found := strings.Cut(string(plain), ":")
 		if err != nil || !found {
-			// The location may itself hold user and password.
+			// Do not name the location: it may itself contain user and
+			// password.
 			return fmt.Errorf("entry %d (sorted by location): the auth field is not user:password in base64", i+1)
 		}
 		e.Username, e.Password, e.Auth = user, password, ""

@@ -18,8 +18,9 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-// TestKeyring makes Secrets, one for each list of locations, and looks up
-// repositories: the answer is the locations' users in the order of trying.
+// TestKeyring creates Secrets, one for each list of locations, and looks up
+// repositories: the results are the locations' users in the order of the
+// attempts.
 func TestKeyring(t *testing.T) {
 	var k *images.Keyring
 	datadriven.RunTest(t, "testdata/keyring", func(t *testing.T, d *datadriven.TestData) string {
@@ -83,11 +84,11 @@ func TestFormsOfSecrets(t *testing.T) {
 		{name: "what we don't know is passed over", data: `{"credsStore":"x","auths":{"r.io":{"email":"e","username":"me","password":"pass"}}}`, user: "me", pass: "pass"},
 		{name: "an identity token", data: `{"auths":{"r.io":{"identitytoken":"tok"}}}`, identity: "tok"},
 		{name: "the old form", old: true, data: `{"r.io":{"username":"me","password":"pass"}}`, user: "me", pass: "pass"},
-		{name: "not JSON", data: `{"auths": secret}`, err: "secret default/key: not JSON from byte 11 on"},
-		{name: "a number for a password", data: `{"auths":{"r.io":{"password":12345678}}}`, err: "secret default/key: a value of the wrong type before byte 37"},
+		{name: "not JSON", data: `{"auths": secret}`, err: "secret default/key: invalid JSON at byte 11"},
+		{name: "a number for a password", data: `{"auths":{"r.io":{"password":12345678}}}`, err: "secret default/key: invalid type of a value before byte 37"},
 		{name: "not base64", data: `{"auths":{"r.io":{"auth":"s3cret!"}}}`, err: "secret default/key: entry 1 (sorted by location): the auth field is not user:password in base64"},
 		{name: "base64 of something else", data: `{"auths":{"r.io":{"auth":"czNjcmV0"}}}`, err: "secret default/key: entry 1 (sorted by location): the auth field is not user:password in base64"},
-		{name: "the old form, spoiled", old: true, data: `[]`, err: "secret default/key: a value of the wrong type before byte 1"},
+		{name: "the old form, spoiled", old: true, data: `[]`, err: "secret default/key: invalid type of a value before byte 1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -112,7 +113,7 @@ func TestFormsOfSecrets(t *testing.T) {
 	}
 }
 
-func TestOtherSecretsArePassedOver(t *testing.T) {
+func TestNewKeyring_OtherSecretsAreIgnored(t *testing.T) {
 	k, err := images.NewKeyring(nil, &corev1.Secret{}, configJSON(corev1.SecretTypeOpaque, corev1.DockerConfigJsonKey, "{"),
 		configJSON(corev1.SecretTypeDockerConfigJson, "other", "{"), configJSON(corev1.SecretTypeDockercfg, "other", "{"))
 	require.NoError(t, err)
@@ -121,16 +122,16 @@ func TestOtherSecretsArePassedOver(t *testing.T) {
 	require.Nil(t, images.Credential{}.Auth())
 }
 
-// One spoiled Secret spoils the lookup of none of the others.
-func TestSpoiledSecretAmongOthers(t *testing.T) {
+// A damaged Secret does not affect the lookup of the others.
+func TestNewKeyring_DamagedSecretAmongOthers(t *testing.T) {
 	k, err := images.NewKeyring(configJSON(corev1.SecretTypeDockercfg, corev1.DockerConfigKey, "{"), secret("good", "r.io", "me", "pass"))
 	require.Error(t, err)
 	require.Len(t, k.Lookup("r.io/app"), 1)
 }
 
-// However a credential is printed, on its own or inside of anything, its contents
-// do not show.
-func TestCredentialsDoNotShow(t *testing.T) {
+// However a credential is printed, alone or inside of another value, its
+// contents are not visible.
+func TestCredential_ContentsAreNeverPrinted(t *testing.T) {
 	k, err := images.NewKeyring(secret("key", "r.io", "the-user", "the-password"))
 	require.NoError(t, err)
 	c := k.Lookup("r.io/app")[0]
@@ -179,7 +180,7 @@ func FuzzKeyring(f *testing.F) {
 				require.NotNil(t, c.Auth())
 			}
 			if err != nil {
-				require.Regexp(t, `^secret default/key: (not JSON from byte \d+ on|a value of the wrong type before byte \d+|not a registry configuration|entry \d+ \(sorted by location\): the auth field is not user:password in base64)$`, err.Error())
+				require.Regexp(t, `^secret default/key: (invalid JSON at byte \d+|invalid type of a value before byte \d+|not a registry configuration|entry \d+ \(sorted by location\): the auth field is not user:password in base64)$`, err.Error())
 			}
 		}
 	})

@@ -6,43 +6,44 @@ import (
 	"time"
 )
 
-// turn waits until one more pull may begin. The pull's end must be told by give.
-func (m *Manager) turn(ctx context.Context) (give func(), err error) {
-	give = func() {}
+// acquireSlot waits until one more pull may start. The caller must call release when the
+// pull has ended.
+func (m *Manager) acquireSlot(ctx context.Context) (release func(), err error) {
+	release = func() {}
 	if m.slots != nil {
 		select {
-		case m.slots <- struct{}{}: // those who wait here are served in their order
-			give = func() { <-m.slots }
+		case m.slots <- struct{}{}: // served in order of arrival
+			release = func() { <-m.slots }
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
 	if m.rate == nil {
-		return give, nil
+		return release, nil
 	}
 	wait := m.rate.take(m.cfg.Clock.Now())
 	if wait <= 0 {
-		return give, nil
+		return release, nil
 	}
 	timer := m.cfg.Clock.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C():
-		return give, nil
+		return release, nil
 	case <-ctx.Done():
-		m.rate.giveBack()
-		give()
+		m.rate.returnToken()
+		release()
 		return nil, context.Cause(ctx)
 	}
 }
 
-// bucket is a token bucket that lends: who takes what is not there yet waits for
-// it.
+// bucket is a token bucket that can be overdrawn: a caller that takes a token
+// that is not available yet waits for it.
 type bucket struct {
 	qps, burst float64
 
 	mu     sync.Mutex
-	tokens float64 // negative: lent
+	tokens float64 // negative: overdrawn
 	filled time.Time
 }
 
@@ -63,13 +64,13 @@ func (b *bucket) take(now time.Time) time.Duration {
 	if b.tokens >= 0 {
 		return 0
 	}
-	// The longest wait is a year: a rate may be tiny.
+	// Limit the wait to a year: the rate may be tiny.
 	const year = 365 * 24 * time.Hour
 	return time.Duration(min(-b.tokens/b.qps, year.Seconds()) * float64(time.Second))
 }
 
-// giveBack returns a token that was not used.
-func (b *bucket) giveBack() {
+// returnToken returns an unused token.
+func (b *bucket) returnToken() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tokens = min(b.burst, b.tokens+1)

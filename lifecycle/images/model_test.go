@@ -13,8 +13,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-// model says who may use a private image without another pull, in the simplest
-// words: whose credentials were ever good for it.
+// model decides in the simplest way who may use a private image without another
+// pull: the pods whose credentials ever worked for it.
 type model struct {
 	passwords map[string]bool // those that pulled it
 	sources   map[string]bool // the Secrets that they were in
@@ -26,8 +26,8 @@ func (m *model) allows(secret, password string) bool {
 	return m.present && (m.preloaded || m.passwords[password] || m.sources[secret])
 }
 
-// Any sequence of pods with good and bad Secrets, of passwords that change, of
-// images that are removed, and of restarts lets in whom the model lets in.
+// For any sequence of pods with valid and invalid Secrets, changed passwords,
+// removed images, and restarts, the same pods get access as in the model.
 func TestAccessAgainstAModel(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestAccessAgainstAModel(t *testing.T) {
 	}
 }
 
-// step lets a pod with a Secret ask for the image.
+// step requests the image for a pod with a Secret.
 func (m *model) step(t *testing.T, s *set, name, password string, step int) {
 	t.Helper()
 	asks := pod(fmt.Sprint("pod", step), name)

@@ -18,39 +18,41 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// CredentialProvider finds credentials for images that the pod's imagePullSecrets may not
-// cover, such as those of a cloud's registry. It may be called for several pods at once,
-// before each pull and before an image is used whose pull is verified, so that it has to
-// cache what is expensive.
+// CredentialProvider returns credentials for images that the pod's
+// imagePullSecrets may not cover, such as those of a cloud's registry. It may
+// be called concurrently for several pods, before each pull and before each use
+// of an image that must be verified, so it must cache expensive results.
 type CredentialProvider interface {
-	// Name names the provider in messages and logs.
+	// Name returns the provider's name for messages and logs.
 	Name() string
-	// Credentials returns the credentials to try, in order; none if the image is not the
-	// provider's. They are shared and must not be modified afterwards. An error stops no
-	// pull: other credentials are tried. It is shown to whoever can see the pod, and must
-	// not contain secrets.
+	// Credentials returns the credentials to try, in order; none if the
+	// provider is not responsible for the image. They are shared and must not
+	// be modified afterwards. An error does not stop the pull: other
+	// credentials are tried. It is shown to everyone who can see the pod, and
+	// must not contain secrets.
 	//
-	// The credentials are the node's: a pull with them gives all pods of the node access to
-	// the image. If the provider has called Tokens of the request, they are those of the
-	// pod's service account instead. A provider that returns credentials of a service
-	// account from a cache has to call it, too.
+	// The credentials belong to the node: a pull with them gives all pods of
+	// the node access to the image. If the provider has called Tokens of the
+	// request, they belong to the pod's service account instead. A provider
+	// that returns credentials of a service account from a cache must call it
+	// too.
 	Credentials(ctx context.Context, r CredentialRequest) ([]*runtimeapi.AuthConfig, error)
 }
 
 // CredentialRequest is for one image of one pod.
 type CredentialRequest struct {
-	// Pod is the pod that the image is for. It is not modified.
+	// Pod is the pod that uses the image. It must not be modified.
 	Pod *corev1.Pod
-	// Image is the reference in full, such as docker.io/library/web:1, and Repository is
-	// the same without tag and digest.
+	// Image is the full reference, such as docker.io/library/web:1, and
+	// Repository is the same without tag and digest.
 	Image, Repository string
-	// Tokens requests a token of the pod's service account, whatever pod it is given. Nil if
-	// [Config.Tokens] is nil.
+	// Tokens requests a token of the pod's service account; its pod argument is
+	// ignored. Nil if [Config.Tokens] is nil.
 	Tokens podspec.TokenFunc
 }
 
-// askProviders adds the credentials of the providers, and what those that failed return. The
-// error is that of ctx.
+// askProviders adds the credentials of the providers, and records their errors.
+// The error is that of ctx.
 func (m *Manager) askProviders(ctx context.Context, w *wanted) error {
 	type failure struct {
 		provider string
@@ -65,7 +67,7 @@ func (m *Manager) askProviders(ctx context.Context, w *wanted) error {
 		}
 		found, err := p.Credentials(ctx, r)
 		if ctx.Err() != nil {
-			return fmt.Errorf("images: ask credential provider %s about %s: %w", p.Name(), w.Image, ctx.Err())
+			return fmt.Errorf("images: ask credential provider %s for credentials of %s: %w", p.Name(), w.Image, ctx.Err())
 		}
 		account, secrets := tokens.used()
 		w.hidden = append(w.hidden, secrets...)
@@ -84,21 +86,23 @@ func (m *Manager) askProviders(ctx context.Context, w *wanted) error {
 			failed = append(failed, failure{p.Name(), err})
 		}
 	}
-	for _, f := range failed { // now that all secrets are known
+	for _, f := range failed { // only now: all secrets are known
 		w.failed = append(w.failed, fmt.Errorf("credential provider %s: %w", f.provider, scrubbed(f.err, w.secrets())))
 	}
 	return nil
 }
 
-// logProviders logs which providers failed, where no message about a failed pull has it.
+// logProviders logs the errors of providers that are not in a message about a
+// failed pull.
 func (m *Manager) logProviders(ctx context.Context, w *wanted) {
 	for _, err := range w.failed {
-		m.cfg.Logger.WarnContext(ctx, "could not get all credentials for an image",
+		m.cfg.Logger.WarnContext(ctx, "a credential provider failed for an image",
 			"pod", w.Pod.Namespace+"/"+w.Pod.Name, "podUID", w.Pod.UID, "image", w.Image, "err", err)
 	}
 }
 
-// providerText returns what is added to a message about a pull that failed.
+// providerText returns the errors of providers for the message about a failed
+// pull.
 func (w *wanted) providerText() string {
 	var b strings.Builder
 	for _, err := range w.failed {
@@ -107,12 +111,12 @@ func (w *wanted) providerText() string {
 	return b.String()
 }
 
-// secrets are what may not show in the texts of others.
+// secrets returns the credentials that must be removed from texts of others.
 func (w *wanted) secrets() []Credential {
 	return slices.Concat(w.hidden, w.keys)
 }
 
-// accountTokens requests tokens of a pod's service account, and remembers them.
+// accountTokens requests tokens of a pod's service account, and records them.
 type accountTokens struct {
 	pod     *corev1.Pod
 	request podspec.TokenFunc
@@ -140,8 +144,9 @@ func (t *accountTokens) used() (account objectRef, tokens []Credential) {
 	return t.account, t.tokens
 }
 
-// accountOf returns the UID of the service account that a token is for, empty if the token
-// does not have it. The token is the API server's, and its signature is not verified.
+// accountOf returns the UID of the service account of a token, "" if the token
+// does not have it. The token comes from the API server, so its signature is
+// not verified.
 func accountOf(token string) types.UID {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

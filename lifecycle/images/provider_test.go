@@ -22,7 +22,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// provider is a CredentialProvider of a name and a function.
+// provider is a CredentialProvider with a name and a function.
 type provider struct {
 	name string
 	find func(context.Context, images.CredentialRequest) ([]*runtimeapi.AuthConfig, error)
@@ -34,7 +34,7 @@ func (p provider) Credentials(ctx context.Context, r images.CredentialRequest) (
 	return p.find(ctx, r)
 }
 
-// returning is a provider that has these passwords of users.
+// returning returns a provider with these passwords of users.
 func returning(name string, passwords ...string) provider {
 	return provider{name, func(context.Context, images.CredentialRequest) (found []*runtimeapi.AuthConfig, err error) {
 		for _, p := range passwords {
@@ -50,13 +50,13 @@ func failing(name, text string) provider {
 	}}
 }
 
-// jwt is a token of a service account, as an API server makes them.
+// jwt returns a token of a service account in the API server's format.
 func jwt(uid string) string {
 	claims := fmt.Appendf(nil, `{"kubernetes.io":{"serviceaccount":{"name":"builder","uid":%q}}}`, uid)
 	return "header." + base64.RawURLEncoding.EncodeToString(claims) + ".signature"
 }
 
-// tokensOf are those of a service account with this UID.
+// tokensOf returns tokens of a service account with this UID.
 func tokensOf(uid string) podspec.TokenFunc {
 	return func(_ context.Context, _ *corev1.Pod, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 		answer := request.DeepCopy()
@@ -86,8 +86,8 @@ func TestProviders_AreAskedAfterTheSecretsInOrder(t *testing.T) {
 	require.Equal(t, []string{"a r.io/web:latest r.io/web"}, asked)
 }
 
-// An error of a provider does not stop others. It is in the message of a pull that fails, and
-// logged otherwise.
+// An error of a provider does not stop others. It is in the message of a failed
+// pull, and logged otherwise.
 func TestProviders_ThatFail(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -137,12 +137,13 @@ func TestProviders_EndWithTheirContext(t *testing.T) {
 	})
 	_, err := s.Ensure(ctx, images.Request{Pod: pod("a"), Image: "r.io/web:1"})
 	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorContains(t, err, "ask credential provider slow about r.io/web:1")
+	require.ErrorContains(t, err, "ask credential provider slow for credentials of r.io/web:1")
 	require.False(t, isRefusal(err))
 	require.Empty(t, s.node.pulled())
 }
 
-// As in the kubelet, credentials that depend on no service account are the node's.
+// As in the kubelet, credentials that depend on no service account belong to
+// the node.
 func TestProviders_CredentialsOfTheNode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -164,7 +165,7 @@ func TestProviders_CredentialsOfTheNode(t *testing.T) {
 	require.Regexp(t, `"credentialMapping":\{"r.io/web":\{"nodePodsAccessible":true\}\}\}$`, recordIn(t, dir))
 }
 
-// recordIn is the only pull record in a folder.
+// recordIn returns the only pull record in a directory.
 func recordIn(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := filepath.Glob(dir + "/image_manager/pulled/*")
@@ -175,7 +176,8 @@ func recordIn(t *testing.T, dir string) string {
 	return string(text)
 }
 
-// Those for which the provider took a token are the service account's, and no other's.
+// Credentials for which the provider requested a token belong only to that
+// service account.
 func TestProviders_CredentialsOfAServiceAccount(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -215,7 +217,7 @@ func TestProviders_CredentialsOfAServiceAccount(t *testing.T) {
 	require.Equal(t, images.ErrImageNeverPull, refusal(t, ask(account("a", "builder"), corev1.PullNever)).Reason)
 }
 
-// A token that has no UID gives access to nothing that is present.
+// A token without a UID gives no access to a present image.
 func TestProviders_AccountWithoutUID(t *testing.T) {
 	t.Parallel()
 	for _, token := range []string{"opaque", "a.b.c", "a.!.c", jwt("")} {

@@ -16,23 +16,23 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// flight is a pull that some wait for.
-type flight struct {
+// inFlightPull is a pull in progress.
+type inFlightPull struct {
 	done    chan struct{}
 	cancel  context.CancelCauseFunc
-	waiters int // under Manager.mu
+	waiters int // guarded by Manager.mu
 	result  pulled
 }
 
-// pulled is what came of a pull.
+// pulled is the result of a pull.
 type pulled struct {
 	image *runtimeapi.Image
 	took  time.Duration
 	err   *Error
 }
 
-// pull pulls the image, or waits for somebody else's pull of the same, unless the
-// last one failed a moment ago.
+// pull pulls the image, or waits for a running pull of the same image, unless
+// the pull is backing off.
 func (m *Manager) pull(ctx context.Context, w *wanted) (*runtimeapi.Image, error) {
 	key := backoffKey{w.Pod.UID, w.spec.GetImage(), fingerprint(w.keys)}
 	if err := m.backedOff(key, w.Image); err != nil {
@@ -61,7 +61,7 @@ func (m *Manager) pull(ctx context.Context, w *wanted) (*runtimeapi.Image, error
 	return f.result.image, nil
 }
 
-// fingerprint tells lists of credentials apart.
+// fingerprint returns a key that distinguishes lists of credentials.
 func fingerprint(keys []Credential) string {
 	ids := make([]string, len(keys))
 	for i, c := range keys {
@@ -70,7 +70,7 @@ func fingerprint(keys []Credential) string {
 	return strings.Join(ids, ",")
 }
 
-// backedOff returns why the pull must wait, nil if it need not.
+// backedOff returns an error if the pull must wait for its back-off.
 func (m *Manager) backedOff(key backoffKey, image string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,11 +86,11 @@ func (m *Manager) backedOff(key backoffKey, image string) error {
 	return &Error{Reason: ImagePullBackOff, Message: message, Err: last.err, RetryAt: until}
 }
 
-// failed makes the next pull wait.
-func (m *Manager) failed(key backoffKey, f *flight, err *Error) {
+// failed records a failure, so that the next pull backs off.
+func (m *Manager) failed(key backoffKey, f *inFlightPull, err *Error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.failures[key].flight == f {
+	if m.failures[key].pull == f {
 		return
 	}
 	for other, last := range m.failures {
@@ -100,7 +100,7 @@ func (m *Manager) failed(key backoffKey, f *flight, err *Error) {
 	}
 	now := m.cfg.Clock.Now()
 	m.cfg.Backoff.Next(key.String(), now)
-	m.failures[key] = failure{at: now, err: err, flight: f}
+	m.failures[key] = failure{at: now, err: err, pull: f}
 }
 
 func (m *Manager) succeeded(key backoffKey) {
@@ -110,21 +110,22 @@ func (m *Manager) succeeded(key backoffKey) {
 	delete(m.failures, key)
 }
 
-// join returns the flight of a key, starting it if there is none. Who joins must
-// [Manager.await] it.
-func (m *Manager) join(ctx context.Context, w *wanted, key string) *flight {
+// join returns the running pull of a key, and starts it if it is not running. The
+// caller must call [Manager.await].
+func (m *Manager) join(ctx context.Context, w *wanted, key string) *inFlightPull {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f := m.flights[key]
+	f := m.inFlight[key]
 	if f == nil {
-		// It may outlive the one who began it, but not the last who waits.
+		// The pull may outlive the caller that started it, but not the last
+		// waiting one.
 		pullCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-		f = &flight{done: make(chan struct{}), cancel: cancel}
-		m.flights[key] = f
+		f = &inFlightPull{done: make(chan struct{}), cancel: cancel}
+		m.inFlight[key] = f
 		go func() {
 			defer close(f.done)
 			defer cancel(nil)
-			f.result = m.fly(pullCtx, w)
+			f.result = m.runPull(pullCtx, w)
 			m.leave(key, f)
 		}()
 	}
@@ -132,16 +133,17 @@ func (m *Manager) join(ctx context.Context, w *wanted, key string) *flight {
 	return f
 }
 
-func (m *Manager) leave(key string, f *flight) {
+func (m *Manager) leave(key string, f *inFlightPull) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.flights[key] == f {
-		delete(m.flights, key)
+	if m.inFlight[key] == f {
+		delete(m.inFlight, key)
 	}
 }
 
-// await waits until f is done. If ctx ends and nobody else waits, f is stopped.
-func (m *Manager) await(ctx context.Context, f *flight) error {
+// await waits until f is done. If ctx is done and no other caller waits, it
+// cancels f.
+func (m *Manager) await(ctx context.Context, f *inFlightPull) error {
 	select {
 	case <-f.done:
 		return nil
@@ -151,9 +153,9 @@ func (m *Manager) await(ctx context.Context, f *flight) error {
 	f.waiters--
 	last := f.waiters == 0
 	if last {
-		for key, other := range m.flights {
-			if other == f { // whoever comes now begins anew
-				delete(m.flights, key)
+		for key, other := range m.inFlight {
+			if other == f { // later callers start a new pull
+				delete(m.inFlight, key)
 			}
 		}
 	}
@@ -165,8 +167,8 @@ func (m *Manager) await(ctx context.Context, f *flight) error {
 	return ctx.Err()
 }
 
-// fly waits for its turn, pulls, and looks at what came.
-func (m *Manager) fly(ctx context.Context, w *wanted) (p pulled) {
+// runPull waits for a slot, pulls, and reads the image's status.
+func (m *Manager) runPull(ctx context.Context, w *wanted) (p pulled) {
 	start := m.cfg.Clock.Now()
 	waited := time.Duration(0)
 	defer func() {
@@ -176,38 +178,38 @@ func (m *Manager) fly(ctx context.Context, w *wanted) (p pulled) {
 		}
 		m.cfg.Observer.Pulled(info)
 	}()
-	give, err := m.turn(ctx)
+	release, err := m.acquireSlot(ctx)
 	if err != nil {
 		return pulled{err: pullError(w.Image, err)}
 	}
-	defer give()
+	defer release()
 	waited = m.cfg.Clock.Since(start)
 	if err := m.records.intend(ctx, w.name.String()); err != nil {
 		return pulled{err: &Error{Reason: ErrImagePull, Err: err, Message: fmt.Sprintf("Failed to record image pull intent for container image %q: %v", w.Image, err)}}
 	}
 	id, used, err := m.tryEach(ctx, w)
-	after := context.WithoutCancel(ctx) // what came of a pull that was stopped is recorded, too
+	after := context.WithoutCancel(ctx) // record the result of a cancelled pull too
 	p.took = m.cfg.Clock.Since(start) - waited
 	if err != nil {
 		p.err = pullError(w.Image, err)
-		m.noted(ctx, w, m.records.failed(after, w.name.String()))
+		m.logRecordError(ctx, w, m.records.failed(after, w.name.String()))
 		return p
 	}
-	p.image, p.err = m.arrived(ctx, w, id)
-	m.noted(ctx, w, m.records.pulled(after, w.name.String(), cmp.Or(p.image.GetId(), id), w.name.Repository, used))
+	p.image, p.err = m.pulledImage(ctx, w, id)
+	m.logRecordError(ctx, w, m.records.pulled(after, w.name.String(), cmp.Or(p.image.GetId(), id), w.name.Repository, used))
 	return p
 }
 
-// noted logs that a pull's end could not be written down. What is not recorded is
-// verified again, at the registry.
-func (m *Manager) noted(ctx context.Context, w *wanted, err error) {
+// logRecordError logs that the result of a pull could not be recorded. Without a record,
+// credentials are verified again at the registry.
+func (m *Manager) logRecordError(ctx context.Context, w *wanted, err error) {
 	if err != nil {
-		m.cfg.Logger.WarnContext(ctx, "recording an image's pull failed", "image", w.Image, "err", err)
+		m.cfg.Logger.WarnContext(ctx, "could not record the result of an image pull, credentials will be verified again at the registry", "image", w.Image, "err", err)
 	}
 }
 
-// cutShort says whether a call that failed may go on in the runtime: then its image
-// may still come.
+// cutShort reports whether a failed call may continue in the runtime, so that
+// its image may still arrive.
 func cutShort(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || errors.Is(err, errNoProgress) {
 		return true
@@ -216,8 +218,8 @@ func cutShort(ctx context.Context, err error) bool {
 	return code == codes.Unavailable || code == codes.Canceled || code == codes.DeadlineExceeded
 }
 
-// arrived returns the image that was pulled, as the runtime shows it.
-func (m *Manager) arrived(ctx context.Context, w *wanted, id string) (*runtimeapi.Image, *Error) {
+// pulledImage returns the runtime's description of the pulled image.
+func (m *Manager) pulledImage(ctx context.Context, w *wanted, id string) (*runtimeapi.Image, *Error) {
 	spec := &runtimeapi.ImageSpec{Image: cmp.Or(id, w.spec.Image), Annotations: w.spec.Annotations}
 	answer, err := m.cfg.Images.ImageStatus(ctx, spec, false)
 	if err != nil {
@@ -229,8 +231,8 @@ func (m *Manager) arrived(ctx context.Context, w *wanted, id string) (*runtimeap
 	return answer.GetImage(), nil
 }
 
-// tryEach pulls with one credential after the other, or with none if none fits,
-// and returns the one that worked.
+// tryEach pulls with one credential after the other, or anonymously if there
+// are no credentials, and returns the credential that worked.
 func (m *Manager) tryEach(ctx context.Context, w *wanted) (id string, used Credential, err error) {
 	keys := w.keys
 	if len(keys) == 0 {
@@ -247,7 +249,7 @@ func (m *Manager) tryEach(ctx context.Context, w *wanted) (id string, used Crede
 		}
 		err = scrubbed(err, w.secrets())
 		if s, ok := grpcstatus.FromError(err); ok && s.Code() == codes.Unknown {
-			err = errors.New(s.Message()) // the code adds nothing
+			err = errors.New(s.Message()) // the code adds no information
 		}
 		errs = append(errs, err)
 		if ctx.Err() != nil {
@@ -260,7 +262,8 @@ func (m *Manager) tryEach(ctx context.Context, w *wanted) (id string, used Crede
 	return "", Credential{}, utilerrors.NewAggregate(errs)
 }
 
-// pullWith makes one call, which ends when it makes no progress.
+// pullWith makes one PullImage call, which is cancelled if it makes no
+// progress.
 func (m *Manager) pullWith(ctx context.Context, w *wanted, c Credential) (string, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watchers sync.WaitGroup
@@ -274,8 +277,8 @@ func (m *Manager) pullWith(ctx context.Context, w *wanted, c Credential) (string
 	return id, err
 }
 
-// errNoProgress is why a pull was given up.
-var errNoProgress = errors.New("no progress")
+// errNoProgress is the cause of a pull that was cancelled for lack of progress.
+var errNoProgress = errors.New("the pull made no progress")
 
 // watch cancels a pull that makes no progress, until ctx is done.
 func (m *Manager) watch(ctx context.Context, cancel context.CancelCauseFunc) {
@@ -283,7 +286,7 @@ func (m *Manager) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 	step, seen := deadline, uint64(0)
 	if m.cfg.Progress != nil {
 		step = max(deadline/4, time.Nanosecond)
-		seen, _ = m.cfg.Progress(ctx) // what can't be read now may move later
+		seen, _ = m.cfg.Progress(ctx) // ignore the error: it may be readable later
 	}
 	moved := m.cfg.Clock.Now()
 	timer := m.cfg.Clock.NewTimer(step)

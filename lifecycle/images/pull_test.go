@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-// mute is a runtime that answers with nothing at all, and keeps what it was asked.
+// mute is a runtime that returns empty responses, and records the requests.
 type mute struct {
 	specs   []*runtimeapi.ImageSpec
 	sandbox *runtimeapi.PodSandboxConfig
@@ -33,7 +33,7 @@ func (m *mute) PullImage(_ context.Context, spec *runtimeapi.ImageSpec, auth *ru
 	return "", nil
 }
 
-func TestAnswersWithNothingInThem(t *testing.T) {
+func TestEnsure_EmptyRuntimeResponses(t *testing.T) {
 	t.Parallel()
 	m, err := images.New(images.Config{Images: &mute{}})
 	require.NoError(t, err)
@@ -41,9 +41,9 @@ func TestAnswersWithNothingInThem(t *testing.T) {
 	require.Equal(t, `ImageInspectError: Image "web:1" is gone after its pull`, refusal(t, err).Error())
 }
 
-// The runtime gets the pod's annotations, the handler and the sandbox, and is asked
-// for the image by the name it will be known by.
-func TestWhatTheRuntimeIsAsked(t *testing.T) {
+// The runtime gets the pod's annotations, the handler and the sandbox, and
+// ImageStatus gets the name that the pulled image has.
+func TestEnsure_RuntimeCalls(t *testing.T) {
 	t.Parallel()
 	runtime := &mute{}
 	m, err := images.New(images.Config{Images: runtime})
@@ -66,7 +66,7 @@ func TestWhatTheRuntimeIsAsked(t *testing.T) {
 	require.Nil(t, runtime.auth)
 }
 
-// Each pod that waited for a pull that failed backs off on its own.
+// Each pod that waited for a failed pull backs off separately.
 func TestSharedFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := live(t, nil)
@@ -91,9 +91,9 @@ func TestSharedFailure(t *testing.T) {
 	})
 }
 
-// While two pulls of an image with different credentials run, the end of one does
-// not make the image count as preloaded.
-func TestIntentOfTwoPulls(t *testing.T) {
+// While two pulls of an image with different credentials run, the end of one
+// does not make the image count as preloaded.
+func TestRecords_IntentOfTwoPulls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := live(t, func(c *images.Config) { c.Objects = store{"default/key": secret("key", "r.io", "me", "right")} })
 		s.node.registry = func(ctx context.Context, image string, auth *runtimeapi.AuthConfig) error {
@@ -117,7 +117,7 @@ func TestIntentOfTwoPulls(t *testing.T) {
 	})
 }
 
-// A rate that is nearly nothing waits long, and not for ever or not at all.
+// A very low rate waits long, but not for ever and not zero.
 func TestTinyRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := live(t, func(c *images.Config) { c.QPS = 1e-300 })
@@ -130,8 +130,8 @@ func TestTinyRate(t *testing.T) {
 	})
 }
 
-// What failures leave behind goes when their back-off is over.
-func TestManyPodsThatFail(t *testing.T) {
+// The state of failures is deleted when their back-off is over.
+func TestBackOff_ManyFailingPods(t *testing.T) {
 	t.Parallel()
 	s := newSet(t, nil)
 	s.node.registry = func(context.Context, string, *runtimeapi.AuthConfig) error { return errors.New("no route") }

@@ -19,23 +19,24 @@ import (
 	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
-// Verification is a policy on images that are present: whether a pod needs the
+// Verification is a policy for present images: whether a pod needs the
 // credentials that they were pulled with. It is KEP-2535's
-// imagePullCredentialsVerificationPolicy. Images that may be verified and were
+// imagePullCredentialsVerificationPolicy. Images that must be verified and were
 // pulled with other credentials are pulled again, with the pod's own.
 type Verification string
 
-// The policies. The kubelet's default, and ours, is NeverVerifyPreloadedImages.
+// The policies. The default, here and in the kubelet, is
+// NeverVerifyPreloadedImages.
 const (
 	// NeverVerify lets every pod use every image.
 	NeverVerify Verification = "NeverVerify"
-	// NeverVerifyPreloadedImages lets every pod use what this Manager has not
-	// pulled.
+	// NeverVerifyPreloadedImages lets every pod use images that this Manager
+	// has not pulled.
 	NeverVerifyPreloadedImages Verification = "NeverVerifyPreloadedImages"
 	// NeverVerifyAllowlistedImages lets every pod use the images of
 	// [Policy.VerifyAllowlist].
 	NeverVerifyAllowlistedImages Verification = "NeverVerifyAllowlistedImages"
-	// AlwaysVerify makes no exception.
+	// AlwaysVerify verifies all images.
 	AlwaysVerify Verification = "AlwaysVerify"
 )
 
@@ -47,7 +48,7 @@ func (c Config) validateRecords() error {
 		errs = append(errs, fmt.Errorf("field Verify: %q is not a policy", c.Verify))
 	}
 	if len(c.VerifyAllowlist) > 0 && c.Verify != NeverVerifyAllowlistedImages {
-		errs = append(errs, fmt.Errorf("field VerifyAllowlist: it needs Verify to be %s", NeverVerifyAllowlistedImages))
+		errs = append(errs, fmt.Errorf("field VerifyAllowlist: requires Verify to be %s", NeverVerifyAllowlistedImages))
 	}
 	for _, pattern := range c.VerifyAllowlist {
 		if !IsAllowlistPattern(pattern) {
@@ -57,14 +58,15 @@ func (c Config) validateRecords() error {
 	return errors.Join(errs...)
 }
 
-// IsAllowlistPattern reports whether pattern can be an item of
-// [Policy.VerifyAllowlist]: a repository, or the beginning of some that ends in /*.
+// IsAllowlistPattern reports whether pattern is a valid item of
+// [Policy.VerifyAllowlist]: a repository, or a prefix of repositories that ends
+// in /*.
 func IsAllowlistPattern(pattern string) bool {
 	n, err := imageref.Parse(strings.TrimSuffix(pattern, "/*"))
 	return err == nil && n.Tag == "" && n.Digest == ""
 }
 
-// mustVerify says whether the pod needs credentials for an image that is present.
+// mustVerify reports whether the pod needs credentials for a present image.
 func (m *Manager) mustVerify(ctx context.Context, w *wanted, present *runtimeapi.Image) bool {
 	switch m.cfg.Verify {
 	case NeverVerify:
@@ -78,8 +80,8 @@ func (m *Manager) mustVerify(ctx context.Context, w *wanted, present *runtimeapi
 	}
 }
 
-// namesOf returns the keys of all names of an image: it may be asked for by another
-// one than it was pulled by.
+// namesOf returns all names of an image, because it may be requested under
+// another name than it was pulled.
 func namesOf(wanted imageref.Ref, present *runtimeapi.Image) []string {
 	keys := []string{wanted.String()}
 	for _, text := range slices.Concat(present.GetRepoTags(), present.GetRepoDigests()) {
@@ -90,7 +92,7 @@ func namesOf(wanted imageref.Ref, present *runtimeapi.Image) []string {
 	return keys
 }
 
-// allowlisted says whether a pattern of the list is the repository's.
+// allowlisted reports whether a pattern of the list matches the repository.
 func allowlisted(list []string, repository string) bool {
 	return slices.ContainsFunc(list, func(pattern string) bool {
 		below, ok := strings.CutSuffix(pattern, "*")
@@ -98,9 +100,9 @@ func allowlisted(list []string, repository string) bool {
 	})
 }
 
-// A record says with what an image was pulled, by repository: the same image may
-// be private under one name and public under another. Its form is that of the
-// kubelet's ImagePulledRecord.
+// A record holds the credentials with which an image was pulled, by repository:
+// the same image may be private under one name and public under another. Its
+// format is that of the kubelet's ImagePulledRecord.
 type record struct {
 	Kind        string            `json:"kind"`
 	APIVersion  string            `json:"apiVersion"`
@@ -108,11 +110,11 @@ type record struct {
 	Credentials map[string]access `json:"credentialMapping"`
 }
 
-// access is who may use an image of one repository.
+// access describes who may use an image of one repository.
 type access struct {
-	Everybody bool        `json:"nodePodsAccessible,omitempty"`
-	Secrets   []secretUse `json:"kubernetesSecrets,omitempty"`
-	Accounts  []objectRef `json:"kubernetesServiceAccounts,omitempty"`
+	AllPods  bool        `json:"nodePodsAccessible,omitempty"`
+	Secrets  []secretUse `json:"kubernetesSecrets,omitempty"`
+	Accounts []objectRef `json:"kubernetesServiceAccounts,omitempty"`
 }
 
 // secretUse is a credential that worked.
@@ -121,24 +123,26 @@ type secretUse struct {
 	Hash string `json:"credentialHash"`
 }
 
-// allows says whether one of the credentials worked before: it, an earlier content of
-// the same Secret, whose owner had access then, or another of the same service account.
+// allows reports whether access is granted: a credential worked before, or an
+// earlier content of the same Secret did, or another credential of the same
+// service account.
 func (a access) allows(keys []Credential) bool {
-	return a.Everybody || slices.ContainsFunc(keys, func(c Credential) bool {
+	return a.AllPods || slices.ContainsFunc(keys, func(c Credential) bool {
 		return c.account.UID != "" && slices.Contains(a.Accounts, c.account) || slices.ContainsFunc(a.Secrets, func(s secretUse) bool {
 			return s.Hash == c.contents().hash || s.UID != "" && s.objectRef == c.source
 		})
 	})
 }
 
-// with returns a and one more credential that worked. If none is needed, or one of the
-// node's was used, everybody has access. A service account whose UID is unknown gets no
-// record: a later one of its name is not to have its access.
+// with returns a with one more credential that worked. If none was needed, or
+// if it belongs to the node, all pods have access. A service account without a
+// UID is not recorded, because a later account of the same name must not get
+// its access.
 func (a access) with(c Credential) access {
 	switch {
-	case c.isNodes():
-		return access{Everybody: true}
-	case a.Everybody, c.provider != "" && (c.account.UID == "" || slices.Contains(a.Accounts, c.account)):
+	case c.belongsToNode():
+		return access{AllPods: true}
+	case a.AllPods, c.provider != "" && (c.account.UID == "" || slices.Contains(a.Accounts, c.account)):
 		return a
 	case c.provider != "":
 		accounts := append(slices.Clone(a.Accounts), c.account)
@@ -151,9 +155,10 @@ func (a access) with(c Credential) access {
 	return access{Secrets: kept, Accounts: a.Accounts}
 }
 
-// Store keeps values by key. Get of an unknown key returns an error that is fs.ErrNotExist,
-// Put replaces a value whole or not at all, Delete of an unknown key is no error, and Keys
-// returns the keys that begin with prefix. The stores of package agent/state are two.
+// Store stores values by key. Get of an unknown key returns an error that is
+// fs.ErrNotExist, Put replaces a value atomically, Delete of an unknown key
+// returns nil, and Keys returns the keys that begin with prefix. Package
+// agent/state has two implementations.
 type Store interface {
 	Get(ctx context.Context, key string) ([]byte, error)
 	Put(ctx context.Context, key string, value []byte) error
@@ -161,20 +166,20 @@ type Store interface {
 	Keys(ctx context.Context, prefix string) ([]string, error)
 }
 
-// records remembers pulls. A pull that has begun and not ended leaves its intent, so that
-// what it may have brought is not taken for preloaded.
+// records stores the results of pulls. A running or interrupted pull leaves its
+// intent, so that an image that it may have pulled does not count as preloaded.
 type records struct {
 	store Store
 	clock clock.PassiveClock
 
 	mu      sync.Mutex
-	written map[string]time.Time // when, of those too young to be pruned, by key
-	intents map[string]int       // pulls under way, by image: there may be several, with other credentials
-	doubts  map[string]bool      // images that a pull whose end nobody knows may have brought
+	written map[string]time.Time // write times of records that are too young to be pruned, by key
+	intents map[string]int       // number of running pulls by image; they have different credentials
+	doubts  map[string]bool      // images that a pull with an unknown result may have pulled
 }
 
-// pruneGrace is how long a record stays whatever images are said to be present:
-// that list may be older than the pull.
+// pruneGrace is how long a new record is kept even if its image is not in the
+// list of present images, because that list may be older than the pull.
 const pruneGrace = 10 * time.Minute
 
 // The keys are the kubelet's paths.
@@ -190,7 +195,8 @@ func newRecords(store Store, c clock.PassiveClock) *records {
 	return &records{store: store, clock: c, written: map[string]time.Time{}, intents: map[string]int{}, doubts: map[string]bool{}}
 }
 
-// known says whether we pulled the image, or began to pull it by one of its names.
+// known reports whether this Manager pulled the image, or began to pull it
+// under one of its names.
 func (r *records) known(ctx context.Context, id string, names []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -199,14 +205,14 @@ func (r *records) known(ctx context.Context, id string, names []string) bool {
 	})
 }
 
-// has says whether something is kept; what can't be read is, as that is no reason for
-// trust.
+// has reports whether a key exists. If that can't be read, it returns true, so
+// that the image is not trusted.
 func (r *records) has(ctx context.Context, key string) bool {
 	_, err := r.store.Get(ctx, key)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// allow says whether one of the credentials gives access to an image.
+// allow reports whether one of the credentials gives access to an image.
 func (r *records) allow(ctx context.Context, id, repository string, keys []Credential) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -214,7 +220,7 @@ func (r *records) allow(ctx context.Context, id, repository string, keys []Crede
 	return rec.Credentials[repository].allows(keys), err
 }
 
-// intend notes that a pull begins.
+// intend records that a pull begins.
 func (r *records) intend(ctx context.Context, image string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -223,7 +229,7 @@ func (r *records) intend(ctx context.Context, image string) error {
 		return err
 	}
 	if r.intents[image] == 0 && r.has(ctx, keyOf(pullingPrefix, image)) {
-		r.doubts[image] = true // of a pull before, which a crash may have cut short
+		r.doubts[image] = true // from an earlier pull, which a crash may have interrupted
 	}
 	if err := r.store.Put(ctx, keyOf(pullingPrefix, image), data); err != nil {
 		return err
@@ -232,21 +238,21 @@ func (r *records) intend(ctx context.Context, image string) error {
 	return nil
 }
 
-// doubt notes that nobody knows whether a pull brings something.
+// doubt records that the result of a pull is unknown.
 func (r *records) doubt(image string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.doubts[image] = true
 }
 
-// failed notes that a pull is over and brought nothing that we know of.
+// failed records that a pull has ended without an image.
 func (r *records) failed(ctx context.Context, image string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.end(ctx, image)
 }
 
-// end takes a pull's intent away, unless another pull or a doubt needs it.
+// end deletes a pull's intent, unless another pull or a doubt needs it.
 func (r *records) end(ctx context.Context, image string) error {
 	if r.intents[image]--; r.intents[image] > 0 {
 		return nil
@@ -258,7 +264,8 @@ func (r *records) end(ctx context.Context, image string) error {
 	return r.store.Delete(ctx, keyOf(pullingPrefix, image))
 }
 
-// pulled notes that a pull is over, and with what it brought the image with the id.
+// pulled records that a pull has ended, with the ID of the image and the
+// credential that was used.
 func (r *records) pulled(ctx context.Context, image, id, repository string, used Credential) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -270,11 +277,11 @@ func (r *records) pulled(ctx context.Context, image, id, repository string, used
 	return r.end(ctx, image)
 }
 
-// add writes down that a credential brought an image.
+// add stores that a credential pulled an image.
 func (r *records) add(ctx context.Context, id, repository string, used Credential) error {
 	rec, err := r.load(ctx, id)
 	if err != nil {
-		rec = record{} // spoiled: what we know now is all
+		rec = record{} // damaged: start with an empty record
 	}
 	if rec.Credentials == nil {
 		rec.Credentials = map[string]access{}
@@ -290,7 +297,7 @@ func (r *records) add(ctx context.Context, id, repository string, used Credentia
 	return r.store.Put(ctx, key, data)
 }
 
-// prune forgets images that are not present.
+// prune deletes the records of images that are not present.
 func (r *records) prune(ctx context.Context, present []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -305,7 +312,8 @@ func (r *records) prune(ctx context.Context, present []string) error {
 			delete(r.written, key)
 		}
 	}
-	// To list the intents, too, has a store remove what a killed agent has half written.
+	// Also list the intents, because listing makes a store remove half-written
+	// files of a killed agent.
 	_, errPulling := r.store.Keys(ctx, pullingPrefix)
 	keys, err := r.store.Keys(ctx, pulledPrefix)
 	errs := []error{errPulling, err}
@@ -322,7 +330,7 @@ func (r *records) prune(ctx context.Context, present []string) error {
 
 const recordVersion = "kubelet.config.k8s.io/v1beta1"
 
-// load returns the record of an image, empty if there is none.
+// load returns the record of an image, empty if it does not exist.
 func (r *records) load(ctx context.Context, id string) (rec record, err error) {
 	data, err := r.store.Get(ctx, keyOf(pulledPrefix, id))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -332,7 +340,7 @@ func (r *records) load(ctx context.Context, id string) (rec record, err error) {
 		err = json.Unmarshal(data, &rec)
 	}
 	if err == nil && rec.ImageRef != id {
-		err = errors.New("the record is another image's")
+		err = errors.New("the record is for another image")
 	}
 	if err != nil {
 		return record{}, err
@@ -340,13 +348,13 @@ func (r *records) load(ctx context.Context, id string) (rec record, err error) {
 	return rec, nil
 }
 
-// keyOf returns where something is kept: names of images are not keys.
+// keyOf returns the key of a name: names of images are not valid keys.
 func keyOf(prefix, name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return prefix + "sha256-" + hex.EncodeToString(sum[:])
 }
 
-// memory is the Store of records that need not survive the process. records has the lock.
+// memory is a Store in memory. The lock of records guards it.
 type memory map[string][]byte
 
 // Get returns a value.
@@ -363,7 +371,7 @@ func (m memory) Put(_ context.Context, key string, value []byte) error {
 	return nil
 }
 
-// Delete removes a value.
+// Delete deletes a value.
 func (m memory) Delete(_ context.Context, key string) error {
 	delete(m, key)
 	return nil

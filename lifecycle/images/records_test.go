@@ -19,7 +19,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-// private is a registry that wants the password "right" for r.io.
+// private is a registry that requires the password "right" for r.io.
 func private(_ context.Context, image string, auth *runtimeapi.AuthConfig) error {
 	if strings.HasPrefix(image, "r.io/") && auth.GetPassword() != "right" {
 		return errors.New("denied")
@@ -27,14 +27,15 @@ func private(_ context.Context, image string, auth *runtimeapi.AuthConfig) error
 	return nil
 }
 
-// both are the places where records may be.
+// both runs a test with each kind of store for records.
 func both(t *testing.T, run func(t *testing.T, kept images.Store)) {
 	t.Helper()
 	t.Run("in memory", func(t *testing.T) { t.Parallel(); run(t, nil) })
 	t.Run("in a folder", func(t *testing.T) { t.Parallel(); run(t, state.Files(filepath.Join(t.TempDir(), "records"))) })
 }
 
-// KEP-2535: what one pod's credentials brought is no other pod's.
+// KEP-2535: an image that one pod's credentials pulled is not available to
+// other pods.
 func TestImagesOfOtherPodsCredentials(t *testing.T) {
 	both(t, func(t *testing.T, kept images.Store) {
 		t.Helper()
@@ -61,7 +62,8 @@ func TestImagesOfOtherPodsCredentials(t *testing.T) {
 			refusal(t, ask(pod("other"), corev1.PullNever)).Error())
 		require.Equal(t, []string{"r.io/web:1 as me", "r.io/web:1 as ", "r.io/web:1 as me"}, s.node.pulled())
 
-		// The Secret's owner has had access; a new password needs no new proof.
+		// The owner of the Secret has had access; a new password need not be
+		// verified again.
 		secrets["default/key"] = secret("key", "r.io", "me", "new")
 		require.NoError(t, ask(pod("owner", "key"), corev1.PullNever))
 
@@ -75,7 +77,7 @@ func TestImagesOfOtherPodsCredentials(t *testing.T) {
 	})
 }
 
-func TestWhatNeedsNoCredentialsIsEverybodys(t *testing.T) {
+func TestRecords_AnonymousPullGivesAccessToAllPods(t *testing.T) {
 	both(t, func(t *testing.T, kept images.Store) {
 		t.Helper()
 		s := newSet(t, func(c *images.Config) {
@@ -128,7 +130,7 @@ func TestVerificationPolicies(t *testing.T) {
 	}
 }
 
-// Records outlive the agent, also those of a pull that it did not see the end of.
+// Records survive the agent, also those of a pull whose end it did not see.
 func TestRecordsAfterARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -149,7 +151,7 @@ func TestRecordsAfterARestart(t *testing.T) {
 	_, err = second.Ensure(t.Context(), images.Request{Pod: pod("b", "key"), Image: "r.io/web:1", PullPolicy: corev1.PullNever})
 	require.NoError(t, err)
 
-	// It crashed between the pull and its record.
+	// The agent crashed between the pull and its record.
 	second.node.vanish = true
 	second.node.registry = func(context.Context, string, *runtimeapi.AuthConfig) error {
 		third := start()
@@ -166,9 +168,9 @@ func TestRecordsAfterARestart(t *testing.T) {
 	require.NoError(t, err, "a pull that failed brought nothing")
 }
 
-// A crash in the middle of a pull leaves an image that nobody has paid for yet. That
-// somebody without access tries and fails must not make it one that was always there.
-func TestFailedPullsLeaveTheDoubtOfACrash(t *testing.T) {
+// A crash during a pull leaves an image whose credentials were never verified.
+// A failed attempt without access must not make it count as preloaded.
+func TestRecords_FailedPullKeepsTheDoubtOfACrash(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	start := func() *set {
@@ -196,8 +198,8 @@ func TestFailedPullsLeaveTheDoubtOfACrash(t *testing.T) {
 	require.NotNil(t, after)
 }
 
-// An image that a pull has left half done may be asked for by its digest or id, too.
-func TestDoubtsHoldForEveryNameOfAnImage(t *testing.T) {
+// An image of an interrupted pull may also be requested by its digest or ID.
+func TestRecords_DoubtAppliesToEveryNameOfAnImage(t *testing.T) {
 	t.Parallel()
 	digest := "r.io/web@sha256:" + strings.Repeat("0", 64)
 	for _, tag := range []string{"docker.io/library/web:latest", "docker.io/library/web:1"} {
@@ -218,8 +220,8 @@ func TestDoubtsHoldForEveryNameOfAnImage(t *testing.T) {
 	}
 }
 
-// Who gives up a pull does not know whether the runtime does.
-func TestImagesThatComeAfterTheirPullWasGivenUp(t *testing.T) {
+// After a cancelled pull it is unknown whether the runtime continues it.
+func TestEnsure_ImageArrivesAfterACancelledPull(t *testing.T) {
 	for name, answer := range map[string]error{
 		"the runtime restarted": grpcstatus.Error(codes.Unavailable, "connection closed"),
 		"its deadline":          grpcstatus.Error(codes.DeadlineExceeded, "too late"),
@@ -248,8 +250,8 @@ func TestImagesThatComeAfterTheirPullWasGivenUp(t *testing.T) {
 	}
 }
 
-// Records hold no credentials and are nobody else's to read; what is spoiled is
-// no reason for trust.
+// Records contain no credentials and are not readable by others; a damaged
+// record gives no access.
 func TestRecordFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -299,8 +301,8 @@ func TestPrune_RemovesWhatAKilledAgentLeftHalfWritten(t *testing.T) {
 	require.FileExists(t, intent)
 }
 
-// Without a record of its beginning, a pull does not begin.
-func TestRecordsThatCannotBeWritten(t *testing.T) {
+// A pull does not begin if its intent cannot be recorded.
+func TestRecords_FailedWrites(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(dir, nil, 0o600))

@@ -26,8 +26,9 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// A runtime that says in its error what it was given does not make us say it.
-func TestRuntimesThatRepeatCredentials(t *testing.T) {
+// A runtime that repeats credentials in its error must not make the Manager
+// print them.
+func TestPull_CredentialsAreRemovedFromErrors(t *testing.T) {
 	for name, answer := range map[string]func(text string) error{
 		"plain":  errors.New,
 		"status": func(text string) error { return grpcstatus.Error(codes.PermissionDenied, text) },
@@ -62,9 +63,9 @@ func TestRuntimesThatRepeatCredentials(t *testing.T) {
 	}
 }
 
-// Neither what a provider returns, nor the token that it was given, shows anywhere: not if the
-// provider repeats it in its error, nor if the runtime does.
-func TestProvidersThatRepeatSecrets(t *testing.T) {
+// Neither the credentials of a provider nor the token that it got are visible
+// anywhere, even if the provider or the runtime repeats them in an error.
+func TestProviders_SecretsAreRemovedFromErrors(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	dir := t.TempDir()
@@ -114,8 +115,9 @@ func TestProvidersThatRepeatSecrets(t *testing.T) {
 	}
 }
 
-// Credentials come back in URLs, headers and quotes, and one may be part of another.
-func TestRuntimesThatSpellCredentialsOtherwise(t *testing.T) {
+// Credentials are repeated in URLs, headers and quotes, and one may be part of
+// another.
+func TestPull_EncodedCredentialsAreRemovedFromErrors(t *testing.T) {
 	t.Parallel()
 	const user, password, longer = "me", `p@ss/"wörd"+1`, `p@ss/"wörd"+1 and more`
 	for name, spell := range map[string]func(string) string{
@@ -165,7 +167,7 @@ func TestCredentialsAreTriedInOrder(t *testing.T) {
 	require.Equal(t, "ErrImagePull: [denied for longer, denied for first]", refusal(t, err).Error())
 }
 
-// Without its Secrets a pod may still be lucky, as with the kubelet.
+// Without its Secrets a pull may still succeed, as in the kubelet.
 func TestMissingSecretsAreAnEvent(t *testing.T) {
 	for name, secrets := range map[string]podspec.Objects{"not there": store{}, "no Secrets at all": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +188,7 @@ func TestMalformedSecret(t *testing.T) {
 	s := newSet(t, func(c *images.Config) { c.Objects = store{"default/bad": bad} })
 	req := images.Request{Pod: pod("a", "bad"), Image: "r.io/web:1"}
 	_, err := s.Ensure(t.Context(), req)
-	require.Equal(t, "ErrImagePull: Failed to read the image pull secrets: secret default/bad: not JSON from byte 11 on", refusal(t, err).Error())
+	require.Equal(t, "ErrImagePull: Failed to read the image pull secrets: secret default/bad: invalid JSON at byte 11", refusal(t, err).Error())
 	require.Empty(t, s.node.pulled())
 	s.node.preload("r.io/web:1")
 	_, err = s.Ensure(t.Context(), req)

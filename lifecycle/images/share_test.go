@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-// slow is a registry that takes a while.
+// slow returns a registry that takes the time d.
 func slow(d time.Duration) func(context.Context, string, *runtimeapi.AuthConfig) error {
 	return func(ctx context.Context, _ string, _ *runtimeapi.AuthConfig) error {
 		select {
@@ -28,7 +28,7 @@ func slow(d time.Duration) func(context.Context, string, *runtimeapi.AuthConfig)
 	}
 }
 
-// live is a Manager on the bubble's clock.
+// live returns a Manager on the bubble's clock.
 func live(t *testing.T, change func(*images.Config)) *set {
 	t.Helper()
 	return newSet(t, func(c *images.Config) {
@@ -57,7 +57,7 @@ func TestSameImageIsPulledOnce(t *testing.T) {
 	})
 }
 
-func TestOneFailureOfManyCountsOnce(t *testing.T) {
+func TestBackOff_SharedFailureCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := live(t, nil)
 		s.node.registry = func(ctx context.Context, image string, auth *runtimeapi.AuthConfig) error {
@@ -76,7 +76,7 @@ func TestOneFailureOfManyCountsOnce(t *testing.T) {
 	})
 }
 
-func TestWhoStopsWaitingStopsNobodyElse(t *testing.T) {
+func TestEnsure_CancelledCallerDoesNotAffectOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := live(t, nil)
 		s.node.registry = slow(time.Minute)
@@ -98,7 +98,7 @@ func TestWhoStopsWaitingStopsNobodyElse(t *testing.T) {
 	})
 }
 
-func TestTheLastOneStopsThePull(t *testing.T) {
+func TestEnsure_LastCallerCancelsThePull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := live(t, nil)
 		stopped := 0
@@ -165,14 +165,14 @@ func TestParallelPullsAreLimited(t *testing.T) {
 	}
 }
 
-func TestWaitingForATurnCanBeCancelled(t *testing.T) {
+func TestEnsure_WaitForASlotIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := live(t, func(c *images.Config) { c.MaxParallelPulls = 1 })
 		s.node.registry = slow(time.Hour)
 		var all sync.WaitGroup
 		all.Go(func() {
 			_, err := s.Ensure(t.Context(), images.Request{Pod: pod("a"), Image: "a:1"})
-			require.Equal(t, "ErrImagePull: no progress in 15m0s", refusal(t, err).Error())
+			require.Equal(t, "ErrImagePull: the pull made no progress in 15m0s", refusal(t, err).Error())
 		})
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -223,7 +223,7 @@ func TestProgress(t *testing.T) {
 		require.NoError(t, err, "longer than the deadline, but it moved")
 		s.node.registry = slow(time.Hour)
 		_, err = s.Ensure(t.Context(), images.Request{Pod: pod("a"), Image: "b:1"})
-		require.Equal(t, "ErrImagePull: no progress in 10m0s", refusal(t, err).Error())
+		require.Equal(t, "ErrImagePull: the pull made no progress in 10m0s", refusal(t, err).Error())
 		require.InDelta(t, 40, time.Since(start).Minutes(), 5)
 	})
 }

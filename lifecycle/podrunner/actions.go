@@ -11,66 +11,68 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Actions is what must be done to a pod, in the order of the fields, and why.
-// The zero value says that nothing is to be done.
+// Actions are the steps that a pod needs, in the order of the fields, with
+// their reasons. The zero value means that nothing needs to be done.
 type Actions struct {
-	// StopPod stops every container and sandbox of the pod first. Reason is
-	// empty when that is not needed.
+	// StopPod stops every container and sandbox of the pod first. It is empty
+	// if that is not needed.
 	StopPod Reason
-	// Kill are the containers to stop while the pod goes on.
+	// Kill are the containers to stop while the pod keeps running.
 	Kill []Kill
-	// RestartAll is set when every container is removed so that the pod begins
-	// anew in its sandbox. Then Kill and Remove must succeed in their order, for
-	// the last of Remove is what tells that the rest is to go.
+	// RestartAll is set when every container is removed so that the pod starts
+	// again in its sandbox. Then Kill and Remove must succeed in order, because
+	// the last entry of Remove is the container that requested the restart.
 	RestartAll *RestartAll
-	// Restarting is set until that is done: the next plan needs it, because the
-	// container that asked for it may be removed from the runtime at any time.
+	// Restarting is set until the restart is complete. The next plan needs it,
+	// because the container that requested it may be removed from the runtime
+	// at any time.
 	Restarting bool
-	// Remove are containers and sandboxes that nothing needs any more, dead ones
-	// but for those that Kill names.
+	// Remove are the dead containers and sandboxes that are not needed any
+	// more, and the containers in Kill that must be removed.
 	Remove []Remove
 	// Pin are the CPUs and memory nodes to change while containers run.
 	Pin []Pin
-	// Update are the resources to change while containers run, in this order: the
-	// pod never has less than its containers may take.
+	// Update are the resources to change while containers run, in this order:
+	// the pod never has less than the sum of its containers.
 	Update []Resize
-	// NoUpdate is why resources stay as they are although they ought to change.
+	// NoUpdate is why a needed change of resources is not made.
 	NoUpdate Reason
-	// CreateSandbox makes a new sandbox with SandboxAttempt. Reason is empty
-	// when the present one serves.
+	// CreateSandbox creates a new sandbox with SandboxAttempt. It is empty if
+	// the existing one is used.
 	CreateSandbox  Reason
 	SandboxAttempt uint32
 	// Start are the containers to start, in this order.
 	Start []Start
-	// Waiting says for each container that is not started now, although it is to
-	// run, why; as the pod's status shows it.
+	// Waiting keepsAlive, for each container that should run but is not started now,
+	// the reason as shown in the pod's status.
 	Waiting map[string]corev1.ContainerStateWaiting
-	// RetryAt is when the first of those that back off may start, a sandbox among
-	// them; zero if none does.
+	// RetryAt is when the first back-off of a container or sandbox ends; zero
+	// if none backs off.
 	RetryAt time.Time
 }
 
-// Reason is why something is to be done, as a sentence without a full stop. An
-// empty Reason says that it is not to be done.
+// Reason is why an action is needed, as a sentence without a full stop. An
+// empty Reason means that the action is not needed.
 type Reason string
 
-// ContainerKind is what a container is to its pod.
+// ContainerKind is the role of a container in its pod.
 type ContainerKind uint8
 
 // Kinds of containers.
 const (
-	// Regular is one of spec.containers.
+	// Regular is a container of spec.containers.
 	Regular ContainerKind = iota
-	// Init is one of spec.initContainers that is to end before the next begins.
+	// Init is a container of spec.initContainers that must end before the next
+	// one starts.
 	Init
-	// Sidecar is one of spec.initContainers that goes on: its restart policy is
-	// Always (KEP-753).
+	// Sidecar is a container of spec.initContainers that keeps running: its
+	// restart policy is Always (KEP-753).
 	Sidecar
-	// Ephemeral is one of spec.ephemeralContainers.
+	// Ephemeral is a container of spec.ephemeralContainers.
 	Ephemeral
 )
 
-// String names the kind in words.
+// String returns the kind in words.
 func (k ContainerKind) String() string {
 	switch k {
 	case Regular:
@@ -98,28 +100,29 @@ func kindOf(c *corev1.Container, init bool) ContainerKind {
 	}
 }
 
-// Cause is why a container is stopped, for those who treat causes differently:
-// a probe may have a grace period of its own.
+// Cause classifies why a container is stopped. It affects how it is stopped:
+// for example, a probe may have its own grace period.
 type Cause uint8
 
 // Causes of a [Kill].
 const (
-	// CauseNone is that of no kill.
+	// CauseNone is the zero value.
 	CauseNone Cause = iota
-	// CauseStray is a container that the pod ought not to have.
+	// CauseStray means that the pod should not have the container.
 	CauseStray
-	// CauseChanged is a changed definition.
+	// CauseChanged means that the definition has changed.
 	CauseChanged
-	// CauseLiveness is a failed liveness probe.
+	// CauseLiveness means that the liveness probe failed.
 	CauseLiveness
-	// CauseStartup is a failed startup probe.
+	// CauseStartup means that the startup probe failed.
 	CauseStartup
-	// CauseUnknownState is a state that the runtime does not know.
+	// CauseUnknownState means that the runtime does not know the container's
+	// state.
 	CauseUnknownState
-	// CauseResize is a resize that needs a restart.
+	// CauseResize means that a resize needs a restart.
 	CauseResize
-	// CauseRestartAll is that all containers are restarted: without hooks and
-	// without grace, as KEP-5532 has it.
+	// CauseRestartAll means that all containers are restarted, without hooks
+	// and without a grace period (KEP-5532).
 	CauseRestartAll
 )
 
@@ -137,7 +140,7 @@ type Kill struct {
 // Remove is a dead container or sandbox to remove.
 type Remove struct {
 	ID, Name string
-	// Sandbox says that ID names a sandbox.
+	// Sandbox reports whether ID is the ID of a sandbox.
 	Sandbox bool
 	Reason  Reason
 }
@@ -147,23 +150,25 @@ type Start struct {
 	// Name is the container's name in the spec.
 	Name string
 	Kind ContainerKind
-	// Attempt is the restart count that the container is made with.
+	// Attempt is the restart count of the new container.
 	Attempt uint32
-	// ID is set when the container was created already and only has to start.
+	// ID is set if the container was created already and only has to be
+	// started.
 	ID string
-	// After is when its predecessor ended; zero if it had none, or one whose end
-	// nobody saw. In place of one that is killed for its probes it is when the one
-	// before that ended. A start that was broken off is such an end. Starting it counts against the restart back-off from then.
+	// After is when the previous instance ended, and the restart back-off
+	// counts from it. It is zero without a previous instance, or if its end is unknown. If
+	// the previous instance is killed for its probes, After is the end of the
+	// instance before it. A start that was interrupted counts as such an end.
 	After  time.Time
 	Reason Reason
 }
 
-// Empty says that there is nothing to do now. Containers may still wait.
+// Empty reports whether there is nothing to do now. Containers may still wait.
 func (a Actions) Empty() bool {
 	return a.StopPod == "" && a.CreateSandbox == "" && len(a.Kill) == 0 && len(a.Remove) == 0 && len(a.Pin) == 0 && len(a.Update) == 0 && len(a.Start) == 0
 }
 
-// String explains the actions, one a line, in the order in which they are done.
+// String explains the actions, one per line, in the order of execution.
 func (a Actions) String() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintln(&b, printable.Line(fmt.Sprintf(format, args...))) }
@@ -199,7 +204,7 @@ func (a Actions) String() string {
 		line("start %s %s, attempt %d: %s", s.Kind, s.Name, s.Attempt, s.Reason)
 	}
 	for _, name := range sortedKeys(a.Waiting) {
-		line("wait with container %s: %s: %s", name, a.Waiting[name].Reason, a.Waiting[name].Message)
+		line("wait to start container %s: %s: %s", name, a.Waiting[name].Reason, a.Waiting[name].Message)
 	}
 	if b.Len() == 0 {
 		return "nothing to do\n"

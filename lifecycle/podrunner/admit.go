@@ -10,20 +10,21 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Reasons for which a node refuses a pod for good, as the kubelet names them.
+// Reasons of pods that can never run on this node, as the kubelet names them.
 const (
-	// SysctlForbidden says that the pod sets a kernel parameter that it may not.
+	// SysctlForbidden means that the pod sets a sysctl that it may not set.
 	SysctlForbidden = "SysctlForbidden"
-	// AppArmorUnavailable says that the kernel can't confine the pod.
+	// AppArmorUnavailable means that AppArmor is not enabled on the node.
 	AppArmorUnavailable = "AppArmor"
-	// PodOSNotSupported says that the pod is for another operating system.
+	// PodOSNotSupported means that the pod is for another operating system.
 	PodOSNotSupported = "PodOSNotSupported"
-	// SupplementalGroupsPolicyNotSupported says that the runtime can't keep an
-	// image's groups away from a container.
+	// SupplementalGroupsPolicyNotSupported means that the runtime does not
+	// support the pod's supplemental groups policy.
 	SupplementalGroupsPolicyNotSupported = "SupplementalGroupsPolicyNotSupported"
 )
 
-// Refusal is why a pod can never run on this node; its phase is to be Failed.
+// Refusal is why a pod can never run on this node; its phase must be set to
+// Failed.
 type Refusal struct {
 	Reason, Message string
 }
@@ -32,7 +33,8 @@ type Refusal struct {
 func (r *Refusal) Error() string { return r.Reason + ": " + r.Message }
 
 // Admit returns a [*Refusal] if the pod can never run on the node, else nil. It
-// is pure. An admission handler of lifecycle makes the pod's status of it.
+// is pure. An admission handler of package lifecycle converts it to the pod's
+// status.
 func Admit(pod *corev1.Pod, node Node) error {
 	if os := pod.Spec.OS; os != nil && os.Name != corev1.Linux {
 		return &Refusal{PodOSNotSupported, "Failed to admit pod as the OS field doesn't match node OS"}
@@ -57,9 +59,9 @@ func Admit(pod *corev1.Pod, node Node) error {
 	return nil
 }
 
-// safeSysctls belong to a namespace of the pod and harm nobody outside of it:
-// what a pod may set without being allowed to (Kubernetes' documentation on
-// sysctls).
+// safeSysctls returns the sysctls that every pod may set: they belong to a
+// namespace of the pod and do not affect other pods (Kubernetes' documentation
+// on sysctls).
 func safeSysctls() []string {
 	return []string{
 		"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range",
@@ -69,8 +71,8 @@ func safeSysctls() []string {
 	}
 }
 
-// checkSysctl refuses what is not on the list, and what would not be the pod's
-// own but the node's.
+// checkSysctl rejects sysctls that are not allowed, and those that would change
+// the node instead of the pod.
 func checkSysctl(name string, pod *corev1.Pod, allowed []string) error {
 	name = dotted(name)
 	listed := func(pattern string) bool {
@@ -87,7 +89,8 @@ func checkSysctl(name string, pod *corev1.Pod, allowed []string) error {
 	return nil
 }
 
-// sysctlNamespace is which namespace holds a parameter; empty is the node's only.
+// sysctlNamespace returns the namespace that a sysctl belongs to; "" means the
+// node.
 func sysctlNamespace(name string) string {
 	switch {
 	case name == "kernel.sem", strings.HasPrefix(name, "kernel.shm"), strings.HasPrefix(name, "kernel.msg"), strings.HasPrefix(name, "fs.mqueue."):
@@ -98,8 +101,8 @@ func sysctlNamespace(name string) string {
 	return ""
 }
 
-// dotted returns a parameter's name with dots between its parts (sysctl.d(5)):
-// where the first separator is a slash, slashes and dots change places.
+// dotted returns a sysctl name with dots between its parts (sysctl.d(5)): if
+// the first separator is a slash, slashes and dots are swapped.
 func dotted(name string) string {
 	first := strings.IndexAny(name, "./")
 	if first < 0 || name[first] == '.' {

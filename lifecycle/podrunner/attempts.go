@@ -11,10 +11,10 @@ import (
 )
 
 // attempts returns the restart count of the next instance of a container that
-// the runtime does not know: one more than the highest that has left a log, as
-// in the kubelet, so that counts go on and no log is overwritten. Names come from
-// manifests, and pods may write below the root: no link is followed out of it.
-// Without logs it is zero.
+// is not in the runtime: one more than the highest count of its logs, as in the
+// kubelet, so that counts continue and no log is overwritten. Names come from
+// manifests, and pods may write below the root, so no link is followed out of
+// it. Without logs it returns zero.
 func (r *Runner) attempts(pod *corev1.Pod, name string) uint32 {
 	folder := logFolder(pod.Namespace, pod.Name, pod.UID)
 	if r.cfg.LogRoot == "" || checkFolders(folder, name) != nil {
@@ -22,14 +22,15 @@ func (r *Runner) attempts(pod *corev1.Pod, name string) uint32 {
 	}
 	root, err := safeopen.Root(r.cfg.LogRoot)
 	if err != nil {
-		return 0 // no logs, no runs
+		return 0 // without logs it has not run
 	}
 	logs, _ := safeopen.ReadNames(root, filepath.Join(folder, name))
-	_ = root.Close() // it was only read
+	_ = root.Close() // only read from
 	return nextAttempt(logs)
 }
 
-// nextAttempt reads names such as 3.log, or 3.log.20060102-150405 after rotation.
+// nextAttempt parses names such as 3.log, or 3.log.20060102-150405 after
+// rotation.
 func nextAttempt(logs []string) (next uint32) {
 	for _, name := range logs {
 		number, rest, _ := strings.Cut(name, ".")

@@ -40,7 +40,7 @@ var (
 	_ podrunner.Resizer    = cri.RuntimeService(nil)
 )
 
-// bed is a Runner on a node in memory whose time stands still.
+// bed is a Runner on a node in memory whose clock stands still.
 type bed struct {
 	t      *testing.T
 	node   *fakecri.Node
@@ -62,7 +62,7 @@ func newBed(t *testing.T, change ...func(*podrunner.Config)) *bed {
 	return b
 }
 
-// inBubble runs f with a bed in a bubble, whose time goes on by itself.
+// inBubble runs f with a bed in a bubble, whose clock advances by itself.
 func inBubble(t *testing.T, f func(b *bed), change ...func(*podrunner.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(newBedOn(t, clock.RealClock{}, change...)) })
@@ -118,7 +118,7 @@ func newImages(t *testing.T, cfg images.Config) *images.Manager {
 	return m
 }
 
-// leases counts those that are held.
+// leases counts the held leases.
 type leases struct {
 	mu   sync.Mutex
 	held map[string]int
@@ -150,8 +150,8 @@ func (l *leases) left() []string {
 	return slices.Collect(maps.Keys(l.held))
 }
 
-// ifNotPresent is the pull policy of those that name none, though their images
-// have no tag.
+// ifNotPresent sets the pull policy of requests that have none, although their
+// images have no tag.
 type ifNotPresent struct{ podrunner.Images }
 
 func (i ifNotPresent) Ensure(ctx context.Context, req images.Request) (images.Result, error) {
@@ -159,7 +159,7 @@ func (i ifNotPresent) Ensure(ctx context.Context, req images.Request) (images.Re
 	return i.Images.Ensure(ctx, req)
 }
 
-// look makes the pod's status as pleg would.
+// look returns the pod's status as pleg would.
 func (b *bed) look(uid types.UID) *podcache.Status {
 	b.t.Helper()
 	ctx, s := b.t.Context(), &podcache.Status{UID: uid, SandboxOf: map[string]string{}}
@@ -192,7 +192,7 @@ func (b *bed) sync(pod *corev1.Pod) error {
 	return err
 }
 
-// did returns the changing calls since it was last asked.
+// did returns the changing calls since its last call.
 func (b *bed) did() []string {
 	var out []string
 	all := b.node.Calls()

@@ -11,8 +11,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// BenchmarkPlan is a turn of a pod that is well, the one that comes most often.
-// Nearly all of it is the hash of each container's definition. Figure to beat:
+// BenchmarkPlan measures the plan of an unchanged pod, the most frequent case.
+// Nearly all of the time is the hash of each container's definition. Target:
 // 100 µs for ten containers.
 func BenchmarkPlan(b *testing.B) {
 	for _, containers := range []int{1, 10} {
@@ -28,7 +28,7 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// settled is a pod in which everything runs as it ought to.
+// settled returns a pod in which everything runs as specified.
 func settled(tb testing.TB, containers int) podrunner.Input {
 	tb.Helper()
 	var spec, status strings.Builder
@@ -40,8 +40,8 @@ func settled(tb testing.TB, containers int) podrunner.Input {
 	return newSituation(tb, d).input()
 }
 
-// TestPlanOfASettledPodIsCheap: most of it is the hash of each container.
-func TestPlanOfASettledPodIsCheap(t *testing.T) {
+// TestPlan_UnchangedPodIsCheap: most of the cost is the hash of each container.
+func TestPlan_UnchangedPodIsCheap(t *testing.T) {
 	in := settled(t, 10)
 	allocs := testing.AllocsPerRun(100, func() { podrunner.Plan(in) })
 	require.LessOrEqual(t, allocs, 100.0) // 61, more under the race detector

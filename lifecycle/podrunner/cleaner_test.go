@@ -19,7 +19,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// slowVolumes take until the gate opens to be unmounted.
+// slowVolumes blocks Unmount until the gate opens.
 type slowVolumes struct {
 	fakeVolumes
 	gate chan struct{}
@@ -32,9 +32,9 @@ func (v *slowVolumes) Unmount(_ context.Context, uid types.UID) error {
 	return nil
 }
 
-// TestOnePodHasOneCleaner has the worker's last turn and a removal clean the same pod,
-// while another pod is removed.
-func TestOnePodHasOneCleaner(t *testing.T) {
+// TestRemovePod_OneCleanupAtATime runs the worker's last sync and a removal of
+// the same pod concurrently, while another pod is removed.
+func TestRemovePod_OneCleanupAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		volumes := &slowVolumes{gate: make(chan struct{})}
@@ -74,9 +74,9 @@ func TestOnePodHasOneCleaner(t *testing.T) {
 	})
 }
 
-// TestRemovePod_ThatTheRuntimeRefuses: what the pod had on the node does not wait for a
-// runtime that will never remove a container, and goes only when nothing runs.
-func TestRemovePod_ThatTheRuntimeRefuses(t *testing.T) {
+// TestRemovePod_RuntimeRefusesRemoval: volumes and cgroup are removed when
+// nothing runs, even if the runtime never removes a container.
+func TestRemovePod_RuntimeRefusesRemoval(t *testing.T) {
 	t.Parallel()
 	var unknown error
 	s := newSupplied(t, func(c *podrunner.Config) {
@@ -116,8 +116,9 @@ func TestRemovePod_ThatTheRuntimeRefuses(t *testing.T) {
 	require.Empty(t, s.files())
 }
 
-// TestRemovePod_OfWhatRunsAgain: the status that the caller has is older than what runs.
-func TestRemovePod_OfWhatRunsAgain(t *testing.T) {
+// TestRemovePod_ContainerRunsAgain: the caller's status is older than a running
+// container.
+func TestRemovePod_ContainerRunsAgain(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
 	pod := mounting(podOf(nil, "app"), "data")

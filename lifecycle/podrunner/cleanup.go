@@ -9,9 +9,9 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// strays plans to stop what runs and ought not to: containers that the spec does
-// not name any more, and those of which a newer instance exists or which run
-// beside the sandbox in use.
+// strays plans to stop containers that should not run: those that are not in
+// the spec any more, those with a newer instance, and those outside the current
+// sandbox.
 func (p *planner) strays() {
 	for _, s := range p.live() {
 		name := podcache.ContainerName(s)
@@ -19,7 +19,7 @@ func (p *planner) strays() {
 		switch {
 		case !p.inSpec(name):
 			reason = notInSpec(name)
-		case p.here(name) == s:
+		case p.current(name) == s:
 			continue
 		}
 		p.Kill = append(p.Kill, Kill{ID: s.GetId(), Name: name, Cause: CauseStray, Reason: reason})
@@ -30,15 +30,15 @@ func notInSpec(name string) Reason {
 	return Reason(fmt.Sprintf("Container %s is not in the pod's spec any more", name))
 }
 
-// inSpec says whether the spec has a container of that name, of any kind.
+// inSpec reports whether the spec has a container of that name, of any kind.
 func (p *planner) inSpec(name string) bool {
 	_, known := p.kindOf(name)
 	return known
 }
 
-// leftovers plans the removal of dead containers but the newest of each name,
-// which the status shows as the last state, and of sandboxes that are not ready
-// and hold none of those.
+// leftovers plans the removal of dead containers except the newest of each
+// name, which the status shows as the last state, and of sandboxes that are not
+// ready and contain none of those.
 func (p *planner) leftovers() {
 	seen, used := map[string]int{}, map[string]bool{}
 	for _, s := range p.Status.Containers {
@@ -46,7 +46,7 @@ func (p *planner) leftovers() {
 			continue
 		}
 		name := podcache.ContainerName(s)
-		keep, reason := p.kept(name)
+		keep, reason := p.keepCount(name)
 		if seen[name]++; seen[name] > keep && dead(s) {
 			p.Remove = append(p.Remove, Remove{ID: s.GetId(), Name: name, Reason: reason})
 			continue
@@ -61,16 +61,16 @@ func (p *planner) leftovers() {
 	}
 }
 
-// kept is how many instances of a name stay: the newest and the one before it,
-// whose end is the last state; one fewer when a new one comes now. Why the others
-// go is the reason.
-func (p *planner) kept(name string) (n int, reason Reason) {
+// keepCount returns how many instances of a name are kept: the newest and the one
+// before it, whose end is the last state; one fewer if a new one is created
+// now. The reason is for the removal of the others.
+func (p *planner) keepCount(name string) (n int, reason Reason) {
 	switch {
 	case !p.inSpec(name):
 		return 0, notInSpec(name)
 	case slices.ContainsFunc(p.Start, func(s Start) bool { return s.Name == name && s.ID == "" }):
-		return 1, "newer ones of this name are kept"
+		return 1, "newer instances of this container are kept"
 	default:
-		return 2, "newer ones of this name are kept"
+		return 2, "newer instances of this container are kept"
 	}
 }

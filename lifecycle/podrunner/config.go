@@ -20,8 +20,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// Sandboxes is what a Runner asks of a runtime for a pod's sandbox;
-// cri.RuntimeService has it.
+// Sandboxes are the runtime's calls for pod sandboxes that a Runner needs;
+// cri.RuntimeService implements it.
 type Sandboxes interface {
 	RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, runtimeHandler string) (string, error)
 	StopPodSandbox(ctx context.Context, podSandboxID string) error
@@ -29,8 +29,8 @@ type Sandboxes interface {
 	PodSandboxStatus(ctx context.Context, podSandboxID string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error)
 }
 
-// Containers is what a Runner asks of a runtime for containers;
-// cri.RuntimeService has it.
+// Containers are the runtime's calls for containers that a Runner needs;
+// cri.RuntimeService implements it.
 type Containers interface {
 	CreateContainer(ctx context.Context, podSandboxID string, config *runtimeapi.ContainerConfig, sandboxConfig *runtimeapi.PodSandboxConfig) (string, error)
 	StartContainer(ctx context.Context, containerID string) error
@@ -38,186 +38,202 @@ type Containers interface {
 	RemoveContainer(ctx context.Context, containerID string) error
 }
 
-// Images makes images present; images.Manager has it.
+// Images pulls images if they are missing; images.Manager implements it.
 type Images interface {
 	Ensure(ctx context.Context, req images.Request) (images.Result, error)
 	Forget(pod types.UID)
 }
 
-// Volumes makes the volumes of pods ready and takes them away; volumes.Manager has
-// it. Each call can be repeated.
+// Volumes mounts and unmounts the volumes of pods; volumes.Manager implements
+// it. Every method is idempotent.
 type Volumes interface {
-	// Unsupported names every volume that can't be made ready, or returns nil.
+	// Unsupported returns an error that names every unsupported volume, or nil.
 	Unsupported(pod *corev1.Pod) error
-	// Mount returns where on the node each volume is that the pod's containers
-	// use, but those that are images, and which of them are read-only whatever containers
-	// ask for. One that is ready already is no error, also
-	// if it can't be brought up to date: Refresh returns that.
+	// Mount mounts the volumes that the pod's containers use, except image
+	// volumes. It returns the path of each on the node, and which of them are
+	// read-only whatever the containers request. For volumes that are already
+	// mounted, Mount does not report that their contents could not be updated;
+	// Refresh does.
 	Mount(ctx context.Context, pod *corev1.Pod) (paths map[string]string, readOnly map[string]bool, err error)
-	// Refresh brings up to date what the pod's volumes show.
+	// Refresh updates the contents of the pod's mounted volumes.
 	Refresh(ctx context.Context, pod *corev1.Pod) error
-	// Unmount removes all of a pod's volumes; there may be none.
+	// Unmount removes all volumes of a pod. It returns nil if the pod has none.
 	Unmount(ctx context.Context, uid types.UID) error
-	// Pods are those that may have volumes now.
+	// Pods returns the pods that may have volumes now.
 	Pods() ([]types.UID, error)
 }
 
-// PodCgroups keeps a cgroup for each pod; cgroups.Cgroupfs has it.
+// PodCgroups manages a cgroup for each pod; cgroups.Cgroupfs implements it.
 type PodCgroups interface {
-	// Ensure makes the pod's cgroup, with its limits, and returns the CRI's
-	// cgroup_parent. quotaPeriod is the period of CPU quotas; zero: there are none.
+	// Ensure creates the pod's cgroup with its limits, and returns the
+	// cgroup_parent for the CRI. quotaPeriod is the period of CPU quotas; zero
+	// means no quotas.
 	Ensure(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) (parent string, err error)
-	// Update sets the limits again, during a resize.
+	// Update sets the limits again during a resize.
 	Update(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) error
-	// Remove removes it; there may be none. It is tried again after an error.
+	// Remove removes the cgroup. It returns nil if it does not exist. It is retried
+	// after an error.
 	Remove(ctx context.Context, uid types.UID) error
 }
 
-// Store keeps values by key. Get of an unknown key returns an error that is fs.ErrNotExist,
-// Put replaces a value whole or not at all, and Delete of an unknown key is no error. The
-// stores of package agent/state are two.
+// Store stores values by key. Get of an unknown key returns an error that is
+// fs.ErrNotExist, Put replaces a value atomically, and Delete of an unknown key
+// returns nil. Package agent/state has two implementations.
 //
-// A store may have a method PutUnsynced with the signature of Put, whose value may be lost
-// or damaged if the machine loses power. The Runner prefers it.
+// A store may have a method PutUnsynced with the signature of Put, whose value
+// may be lost or damaged if the machine loses power. The Runner prefers it.
 type Store interface {
 	Get(ctx context.Context, key string) ([]byte, error)
 	Put(ctx context.Context, key string, value []byte) error
 	Delete(ctx context.Context, key string) error
 }
 
-// unsynced is what a [Store] may have besides.
+// unsynced is the optional method of a [Store].
 type unsynced interface {
 	PutUnsynced(ctx context.Context, key string, value []byte) error
 }
 
-// EventRecorder takes events about pods; client-go's recorder fits.
+// EventRecorder records events about pods; client-go's recorder implements it.
 type EventRecorder interface {
 	Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any)
 }
 
-// DefaultPostStartTimeout is how long a postStart hook may take by default. The
-// kubelet waits for ever.
+// DefaultPostStartTimeout is the default of [Config].PostStartTimeout. The
+// kubelet waits without a limit.
 const DefaultPostStartTimeout = 15 * time.Minute
 
 // Config configures a [Runner].
 type Config struct {
-	// Policy has the settings that programs leave to their users.
+	// Policy keepsAlive the settings that agents usually leave to their users.
 	Policy
 
-	// Sandboxes and Containers are the runtime, and Images pulls for it. Required.
+	// Sandboxes and Containers are the runtime, and Images pulls its images.
+	// Required.
 	Sandboxes  Sandboxes
 	Containers Containers
 	Images     Images
-	// Volumes makes pods' volumes ready. Nil: only volumes that are images work.
+	// Volumes mounts the volumes of pods. Nil: only image volumes work.
 	Volumes Volumes
-	// PodCgroups keeps pods' cgroups. Nil: the runtime puts containers where it
-	// likes, and nothing limits a pod as a whole.
+	// PodCgroups manages the cgroups of pods. Nil: the runtime chooses the
+	// cgroups of containers, and pods as a whole have no limits.
 	PodCgroups PodCgroups
-	// UserIDs are what pods with user namespaces get. Nil: no pod can have one.
+	// UserIDs allocates the IDs of pods with user namespaces. Nil: such pods
+	// are not supported.
 	UserIDs *IDRanges
-	// Hooks runs postStart and preStop hooks. Nil: they are passed over.
+	// Hooks runs postStart and preStop hooks. Nil: hooks are skipped.
 	Hooks *lifecycle.HookRunner
-	// PostStartTimeout is how long a postStart hook may take, on which the pod's
-	// other containers wait. Default [DefaultPostStartTimeout].
+	// PostStartTimeout is how long a postStart hook may run. The pod's other
+	// containers wait for it. Default [DefaultPostStartTimeout].
 	PostStartTimeout time.Duration
-	// Resizer changes resources in place. Nil: they stay as containers were made.
+	// Resizer changes resources in place. Nil: resources of existing containers
+	// do not change.
 	Resizer Resizer
-	// Resized is called after the Resizer has changed something of a pod. No list of the
-	// runtime shows that, so a cache of statuses has to inspect the pod again:
-	// pleg.Generator's RequestReinspect fits. It must not block. Optional.
+	// Resized is called after the Resizer has changed a pod. The runtime's
+	// lists do not show such a change, so a cache of statuses must inspect the
+	// pod again: pleg.Generator's RequestReinspect does that. It must not
+	// block. Optional.
 	Resized func(types.UID)
-	// Inject returns what a container gets in addition to its spec; resources.Combine
-	// makes it of allocators. It is called before each instance is created: an error is
-	// the container's CreateContainerConfigError. And it is called in each turn for
-	// each container that runs: its CPUs and memory nodes are changed if they are
-	// not those that it was given last, as far as that is known, and an error leaves them
-	// as they are. It needs a Resizer. Pods may ask for extended resources that
-	// [Facts].Allocatable has. Nil: nothing.
+	// Inject returns what a container gets in addition to its spec;
+	// resources.Combine builds it from allocators. It is called before each
+	// instance is created: an error becomes the container's
+	// CreateContainerConfigError. It is also called in each sync for each
+	// running container: its CPUs and memory nodes are changed if they differ
+	// from the last known ones, and an error leaves them unchanged. It needs a
+	// Resizer. Pods may request extended resources that are in
+	// [Facts].Allocatable. Nil: nothing is added.
 	Inject func(context.Context, resources.ContainerRequest) (resources.Injection, error)
-	// Probes says what probing found of the container of that id, see
-	// [Input.Probes]. Nil: nobody probes.
+	// Probes returns the probe results of the container with that ID, see
+	// [Input.Probes]. Nil: no container is probed.
 	Probes func(id string) ProbeResults
-	// Refresh looks at the pod in the runtime now and returns what it saw; it is
-	// asked after a kill, because a runtime's word that something stopped is
-	// checked. The workers' cache must have the same then. Required; pleg's RelistPod and
-	// podcache's GetNewerThan make it.
+	// Refresh reads the current state of the pod from the runtime. It is called
+	// after a kill to verify that the containers have stopped. The cache of the
+	// pod workers must have the same state when it returns. Required; pleg's
+	// RelistPod and podcache's GetNewerThan provide it.
 	Refresh func(context.Context, types.UID) (*podcache.Status, error)
-	// ParallelStarts is how many pods the runtime is asked to start at once, from
-	// the sandbox to the last container; others wait in the order in which they
-	// came. One that takes longer than a second holds up nobody any more, so that it
-	// bounds how starts compete for the processors, not for a slow network or a
-	// registry. Default three for each processor; an agent whose runtime is on
-	// another machine may want more.
+	// ParallelStarts is how many pods are started in the runtime at once, from
+	// the sandbox to the last container; others wait in order of arrival. A
+	// start that takes longer than a second gives its slot to the next pod. So
+	// the limit reduces the competition for processors, and a slow network or
+	// registry does not block other pods. Default: three for each processor; an
+	// agent whose runtime is on another machine may want more.
 	ParallelStarts int
-	// Exited returns a channel that is closed when the container of that id has
-	// ended, which ends its hooks. Nil, or a nil channel: nobody tells.
+	// Exited returns a channel that is closed when the container with that ID
+	// has ended, which cancels its hooks. If Exited or the channel is nil, the
+	// end of the container does not cancel its hooks.
 	Exited func(id string) <-chan struct{}
-	// LogRoot is the folder under which container logs go, one folder a pod, as
-	// the kubelet lays them out in /var/log/pods. It is made if it is missing;
-	// it may be a symbolic link, but none below it is followed out of it. Empty:
-	// containers have no logs, so that the runtime discards what they write,
-	// FallbackToLogsOnError finds no termination message, and the restart count of
-	// a container that the runtime has forgotten begins at zero; otherwise absolute.
+	// LogRoot is the directory of container logs, with one directory for each
+	// pod, as in the kubelet's /var/log/pods. It is created if it is missing.
+	// It may be a symbolic link, but links inside it are not followed to the
+	// outside. An absolute path, or empty: then containers have no logs, the
+	// runtime discards their output, FallbackToLogsOnError finds no termination
+	// message, and the restart count of a container that is no longer in the
+	// runtime starts at zero.
 	LogRoot string
-	// ContainerLogs is the folder with a link to the log of each container, as the
-	// kubelet makes them in /var/log/containers, where log shippers look. It is made if
-	// it is missing; containergc removes the links, see containergc.Config.ContainerLogs.
-	// Empty: there are no links; otherwise absolute, with a LogRoot.
+	// ContainerLogs is the directory with a link to the log of each container,
+	// as in the kubelet's /var/log/containers, which log shippers read. It is
+	// created if it is missing. containergc removes the links, see
+	// containergc.Config.ContainerLogs. An absolute path, which needs LogRoot,
+	// or empty: then no links are made.
 	ContainerLogs string
-	// RootDir is the folder of the other files of pods, below pods/UID as in the
-	// kubelet's /var/lib/kubelet: hosts files, termination messages, and sub-paths. It is
-	// made if it is missing. Empty: there are none of these; otherwise absolute.
+	// RootDir is the directory of the other files of pods, below pods/UID as in
+	// the kubelet's /var/lib/kubelet: hosts files, termination messages, and
+	// sub-paths. It is created if it is missing. An absolute path, or empty:
+	// then pods have none of these.
 	RootDir string
-	// SeccompRoot is the folder of the seccomp profiles of type Localhost. Empty: there
-	// are none; otherwise absolute.
+	// SeccompRoot is the directory of the seccomp profiles of type Localhost.
+	// An absolute path, or empty: then such profiles are not supported.
 	SeccompRoot string
-	// State keeps records of pods by the keys "pods/<UID>/ending", when a pod that ends
-	// must have ended, and "pods/<UID>/resources", which resources were enforced last.
-	// [Runner.Leftovers] finds those of an agent before this one by the pod's folder below
-	// RootDir. Nil: they are in memory only, and end with the agent.
+	// State stores records of pods under the keys "pods/<UID>/ending", the
+	// deadline of a terminating pod, and "pods/<UID>/resources", the resources
+	// that were enforced last. [Runner.Leftovers] finds the records of an
+	// earlier agent through the pod's directory below RootDir. Nil: the records
+	// are in memory only and are lost with the agent.
 	State Store
-	// Agent is the name that marks what this Runner makes, as the label
-	// io.kubeparts.agent. Required.
+	// Agent is the name of the agent. Everything that this Runner creates has
+	// it as the label io.kubeparts.agent. Required.
 	Agent string
-	// Facts returns what the node is now; it is called in each turn. Nil: nothing is
-	// known of the node.
+	// Facts returns the current facts about the node; it is called in each
+	// sync. Nil: no facts are known.
 	Facts func() Facts
-	// RestartBackoff delays restarts. Default: the kubelet's, 10 s doubling to
-	// 5 min.
+	// RestartBackoff delays restarts. Default: the kubelet's, from 10 s
+	// doubling up to 5 min.
 	RestartBackoff *lifecycle.Backoff
-	// Events takes the events that the kubelet would record, from several
+	// Events receives the events that the kubelet would record, from several
 	// goroutines. Optional.
 	Events EventRecorder
 	// Clock is the time source. Default the system clock.
 	Clock clock.Clock
 	// Logger receives structured logs. Default: discard.
 	Logger *slog.Logger
-	// Observer receives what was decided and done. Optional.
+	// Observer receives plans and results. Optional.
 	Observer Observer
 }
 
-// Observer holds optional callbacks. They run inside a turn, for different pods
-// at the same time, and must not block.
+// Observer keepsAlive optional callbacks. They are called during a sync,
+// concurrently for different pods, and must not block.
 type Observer struct {
-	// Planned is called with every plan that is not empty, before it is done.
+	// Planned is called with every plan that is not empty, before it is carried
+	// out.
 	Planned func(*corev1.Pod, Actions)
-	// SandboxStarted is called after every try to make a pod's sandbox, with why it
-	// failed: the kubelet's started_pods_total and started_pods_errors_total.
+	// SandboxStarted is called after every attempt to create a pod's sandbox,
+	// with its error: the kubelet's started_pods_total and
+	// started_pods_errors_total.
 	SandboxStarted func(pod *corev1.Pod, err error)
-	// ContainerStarted is called after every try to start a container, its postStart
-	// hook included: the kubelet's started_containers_total and
-	// started_containers_errors_total. One that only backs off is not tried.
+	// ContainerStarted is called after every attempt to start a container,
+	// including its postStart hook: the kubelet's started_containers_total and
+	// started_containers_errors_total. A container that backs off is not an
+	// attempt.
 	ContainerStarted func(ContainerStart)
 }
 
-// A ContainerStart is a try to start a container.
+// A ContainerStart describes an attempt to start a container.
 type ContainerStart struct {
-	// Pod is the pod, not to be modified, and Start what was to be started and why.
+	// Pod is the pod, which must not be modified. Start is the planned start.
 	Pod *corev1.Pod
 	Start
-	// Code is why it failed, as the pod's status shows it, such as
-	// [CreateContainerError]. It is empty after a success, and when the turn was
-	// called off.
+	// Code is the reason of the failure in the pod's status, such as
+	// [CreateContainerError]. It is empty after a success, and when the sync
+	// was cancelled.
 	Code string
 	// Err is nil after a success.
 	Err error
@@ -244,10 +260,10 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.ContainerLogs != "" && c.LogRoot == "" {
-		errs = append(errs, errors.New("field ContainerLogs: there are no logs to link to without a LogRoot"))
+		errs = append(errs, errors.New("field ContainerLogs: needs LogRoot, because there are no logs to link to without it"))
 	}
 	if c.Inject != nil && c.Resizer == nil {
-		errs = append(errs, errors.New("field Inject: the CPUs of running containers can't be changed without a Resizer"))
+		errs = append(errs, errors.New("field Inject: needs Resizer, because the CPUs of running containers can't be changed without it"))
 	}
 	if c.PostStartTimeout < 0 {
 		errs = append(errs, fmt.Errorf("field PostStartTimeout: %v is negative", c.PostStartTimeout))

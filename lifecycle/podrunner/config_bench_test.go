@@ -10,8 +10,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// The figure to beat: a runtime needs tens of milliseconds to create a container;
-// its configuration, with a large environment, is to cost less than one of them.
+// Target: a runtime needs tens of milliseconds to create a container; its
+// configuration, with a large environment, should cost less than one.
 func BenchmarkContainerConfig(b *testing.B) {
 	for _, n := range []int{10, 1000} {
 		b.Run(fmt.Sprintf("env=%d", n), func(b *testing.B) {

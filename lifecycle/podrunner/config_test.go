@@ -58,7 +58,7 @@ func TestSandboxConfig(t *testing.T) {
 	require.Equal(t, runtimeapi.SecurityProfile_RuntimeDefault, sc.GetSeccomp().GetProfileType(), "though its containers have none")
 }
 
-func TestSandboxOfAPrivilegedInitContainer(t *testing.T) {
+func TestSandboxConfig_PrivilegedInitContainer(t *testing.T) {
 	t.Parallel()
 	pod := testPod()
 	pod.Spec.Containers = []corev1.Container{{Name: "app"}}
@@ -91,7 +91,7 @@ func TestPortMappingsOfRepeatedPorts(t *testing.T) {
 	}, podrunner.SandboxConfig(pod, 0, testNode()).GetPortMappings(), "once in a container")
 }
 
-// The kubelet names the first problem in this order, and a status shows one.
+// The kubelet reports the first problem in this order, and a status shows one.
 func TestContainerConfigNamesProblemsInTheKubeletsOrder(t *testing.T) {
 	t.Parallel()
 	pod := testPod()
@@ -233,8 +233,8 @@ func TestDownwardFields(t *testing.T) {
 	require.Equal(t, "V=192.0.2.7", variables(got)[0], "the host's address is the pod's")
 }
 
-// variables returns NAME=VALUE of each; a value is text or bytes, by version of
-// cri-api.
+// variables returns NAME=VALUE of each; the type of a value depends on the
+// version of cri-api.
 func variables(c *runtimeapi.ContainerConfig) []string {
 	var out []string
 	for _, e := range c.GetEnvs() {

@@ -16,54 +16,55 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/resources"
 )
 
-// Instance is what one instance of a container takes from elsewhere than its
-// spec. Nothing of it is kept or changed, but for what goes into the
-// configuration as it is.
+// Instance is what one instance of a container gets in addition to its spec. It
+// is neither modified nor retained, except for values that are part of the
+// returned configuration.
 type Instance struct {
-	// Attempt is its restart count.
+	// Attempt is the restart count.
 	Attempt uint32
-	// Image is its image as the runtime shows it: what it is called and, for
-	// runAsNonRoot and a group without a user, who runs in it. Nil is an image
-	// without a name in which root runs.
+	// Image is the image as reported by the runtime: its ID and, for
+	// runAsNonRoot and for a group without a user, its user. Nil means an image
+	// without an ID that runs as root.
 	Image *runtimeapi.Image
-	// PodIPs are its sandbox's addresses, the primary one first.
+	// PodIPs are the addresses of the sandbox, the primary one first.
 	PodIPs []string
-	// Volumes are the pod's volumes: where on the node each one is, by name.
+	// Volumes are the paths of the pod's volumes on the node, by name.
 	Volumes map[string]string
-	// ReadOnlyVolumes are those of them that containers can't write to, whatever they ask
-	// for. Types that the agent keeps up to date are read-only in any case.
+	// ReadOnlyVolumes are the volumes that containers can't write to, whatever
+	// they request. Types that the agent keeps up to date are always read-only.
 	ReadOnlyVolumes map[string]bool
-	// ImageVolumes are those that are images, which the runtime mounts itself.
+	// ImageVolumes are the image volumes, which the runtime mounts itself.
 	ImageVolumes map[string]*runtimeapi.ImageSpec
-	// BlockDevices are volumes without a file system: the node's device, by name.
+	// BlockDevices are volumes without a file system: the node's device, by
+	// name.
 	BlockDevices map[string]string
-	// SubPath prepares a part of a volume to be mounted and returns its path on
-	// the node, in which no link can be put that leads out of the volume.
-	// [SubPaths.Prepare] fits. Nil: subPath is refused. It makes ContainerConfig
-	// as pure as it is itself.
+	// SubPath prepares a part of a volume for mounting and returns its path on
+	// the node. Links that lead out of the volume must not be possible in that
+	// path. [SubPaths.Prepare] implements it. Nil: subPath is rejected.
+	// ContainerConfig is only as pure as this function.
 	SubPath func(SubPathMount) (hostPath string, err error)
 	// EtcHosts is the pod's hosts file on the node (see [EtcHosts]). Empty: the
-	// image's, or the runtime's.
+	// file of the image or of the runtime.
 	EtcHosts string
-	// TerminationLog is the file on the node that the container finds at its
+	// TerminationLog is the file on the node that is mounted at the container's
 	// terminationMessagePath (see [MakeTerminationLog]). Empty: none.
 	TerminationLog string
-	// TargetID is the container in whose process namespace an ephemeral one runs.
-	// Empty: the pod's rule.
+	// TargetID is the container whose process namespace an ephemeral container
+	// shares. Empty: as the pod specifies.
 	TargetID string
-	// Injection is what allocators give it. Its Health has no effect.
+	// Injection is what allocators add. Its Health has no effect.
 	resources.Injection
 }
 
-// ContainerConfig returns the CRI configuration of an instance of a container of
-// the pod. It is pure, as far as [Instance].SubPath and [Facts].Objects are; nothing that
-// it is given is changed or kept. The error names the field that can't be met, in the
-// kubelet's words, and is what a CreateContainerConfigError shows.
+// ContainerConfig returns the CRI configuration of one instance of a container
+// of the pod. It is pure if [Instance].SubPath and [Facts].Objects are; it
+// neither modifies nor retains its arguments. The error names the invalid field
+// in the kubelet's words; it is the message of a CreateContainerConfigError.
 func ContainerConfig(ctx context.Context, pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*runtimeapi.ContainerConfig, error) {
 	if err := checkUserNamespace(pod, node); err != nil {
 		return nil, err
 	}
-	devices, err := devices(pod, c, in) // first: the kubelet's order of problems
+	devices, err := devices(pod, c, in) // first, as in the kubelet's order of errors
 	if err != nil {
 		return nil, err
 	}
@@ -130,8 +131,8 @@ func keyValues(vars *variables) []*runtimeapi.KeyValue {
 // setText sets a field that is a string in cri-api v0.36 and bytes in v0.37.
 func setText[T ~string | ~[]byte](field *T, text string) { *field = T(text) }
 
-// stopSignal returns CRI's number of the signal that stops the container
-// (KEP-4960); zero is the image's.
+// stopSignal returns the CRI number of the container's stop signal (KEP-4960);
+// zero means the image's.
 func stopSignal(c *corev1.Container) (runtimeapi.Signal, error) {
 	if c.Lifecycle == nil || c.Lifecycle.StopSignal == nil {
 		return 0, nil
@@ -142,7 +143,7 @@ func stopSignal(c *corev1.Container) (runtimeapi.Signal, error) {
 			return runtimeapi.Signal(number), nil
 		}
 	}
-	return 0, fmt.Errorf("lifecycle.stopSignal: %q is no signal", *c.Lifecycle.StopSignal)
+	return 0, fmt.Errorf("lifecycle.stopSignal: %q is not a signal", *c.Lifecycle.StopSignal)
 }
 
 func containerLabels(pod *corev1.Pod, c *corev1.Container, agent string) map[string]string {
@@ -155,8 +156,8 @@ func containerLabels(pod *corev1.Pod, c *corev1.Container, agent string) map[str
 	}
 }
 
-// portsAnnotation is one that nobody of ours reads: it is what a kubelet knows of a
-// container whose pod is gone.
+// portsAnnotation is not read by this package; a kubelet uses it for a
+// container whose pod no longer exists.
 const portsAnnotation = "io.kubernetes.container.ports"
 
 func containerAnnotations(pod *corev1.Pod, c *corev1.Container, in Instance) map[string]string {

@@ -12,25 +12,26 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// DNS is a node's own DNS configuration. The zero value is a node whose resolv.conf is
-// not known: pods get the runtime's copy of it.
+// DNS is the node's own DNS configuration. The zero value means that the node's
+// resolv.conf is unknown; then the runtime copies it into pods.
 type DNS struct {
-	// Host is the node's own resolv.conf. Nil: it is not known, and the runtime
-	// copies it by itself.
+	// Host is the node's resolv.conf. Nil: it is unknown, and the runtime
+	// copies it.
 	Host *ResolvConf
-	// HostErr is why the node's resolv.conf can't be read: no sandbox is made then.
+	// HostErr is why the node's resolv.conf can't be read; then no sandbox is
+	// created.
 	HostErr error
-	// NoLookups says that pods which would have the node's configuration look
-	// nothing up: the kubelet's resolvConf is empty. Host stays nil then.
+	// NoLookups disables DNS for pods that would use the node's configuration,
+	// as with an empty resolvConf in the kubelet. Host stays nil then.
 	NoLookups bool
 }
 
-// ResolvConf is what a resolv.conf file says.
+// ResolvConf is the content of a resolv.conf file.
 type ResolvConf struct {
 	Servers, Searches, Options []string
 }
 
-// The limits of a resolv.conf, as the kubelet has them.
+// The limits of a resolv.conf, the same as in the kubelet.
 const (
 	maxNameservers = 3
 	maxSearches    = 32
@@ -38,28 +39,31 @@ const (
 	maxResolvConf  = 10 << 20
 )
 
-// DNSConfigForming is the reason of the event that something was left out of a
-// pod's resolv.conf; MissingClusterDNS that there is no cluster to ask.
+// DNSConfigForming is the reason of the event when entries of a pod's
+// resolv.conf were omitted; MissingClusterDNS when no cluster DNS is
+// configured.
 const (
 	DNSConfigForming  = "DNSConfigForming"
 	MissingClusterDNS = "MissingClusterDNS"
 )
 
-// Warning is an event of type Warning to record on a pod, or on its node if OfNode is
+// Warning is an event of type Warning for a pod, or for its node if OfNode is
 // set.
 type Warning struct {
 	Reason, Message string
 	OfNode          bool
 }
 
-// unreadable begins the error about a resolv.conf in the kubelet's words.
+// unreadable is the prefix of errors about a resolv.conf, in the kubelet's
+// words.
 const unreadable = "Encountered error while parsing resolv conf file. Error"
 
-// ParseResolvConf reads a resolv.conf (resolv.conf(5)): nameservers add up, of
-// searches the last line wins and of options the last one of each name, a dot at the
-// end of a search domain is dropped, and the domain that is a dot alone with it. Other
-// lines and comments are passed over. An error is a nameserver line without one, or more
-// than 10 MiB; what was read comes with it.
+// ParseResolvConf parses a resolv.conf (resolv.conf(5)). Nameservers are added;
+// for search, the last line counts, and for options the last one of each name.
+// A dot at the end of a search domain is removed, and a domain that is only a
+// dot is ignored. Other lines and comments are ignored. The error is about a
+// nameserver line without a value, or about a text of more than 10 MiB; the
+// parsed part is returned with it.
 func ParseResolvConf(text string) (ResolvConf, error) {
 	r, err := parseResolvConf(text)
 	if err != nil {
@@ -70,7 +74,7 @@ func ParseResolvConf(text string) (ResolvConf, error) {
 
 func parseResolvConf(text string) (r ResolvConf, err error) {
 	if len(text) > maxResolvConf {
-		return r, fmt.Errorf("it has %d bytes, at most %d are read", len(text), maxResolvConf)
+		return r, fmt.Errorf("file has %d bytes, more than the limit of %d", len(text), maxResolvConf)
 	}
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
@@ -100,9 +104,10 @@ func parseResolvConf(text string) (r ResolvConf, err error) {
 	return r, err
 }
 
-// DNSConfig returns the DNS configuration of the pod's sandbox, by its dnsPolicy
-// and dnsConfig, within the kubelet's limits, and what to warn of. Nil is the
-// node's, which the runtime copies by itself. It is pure.
+// DNSConfig returns the DNS configuration of the pod's sandbox from its
+// dnsPolicy and dnsConfig, within the kubelet's limits, and the warnings to
+// record. Nil means the node's configuration, which the runtime copies.
+// DNSConfig is pure.
 func DNSConfig(pod *corev1.Pod, node Node) (*runtimeapi.DNSConfig, []Warning) {
 	var warnings []Warning
 	var config *runtimeapi.DNSConfig
@@ -122,7 +127,7 @@ func DNSConfig(pod *corev1.Pod, node Node) (*runtimeapi.DNSConfig, []Warning) {
 	}
 	extra := pod.Spec.DNSConfig
 	if config == nil || node.DNS.HostErr != nil {
-		return nil, warnings // dnsConfig, too: CheckSandbox refuses it
+		return nil, warnings // ignores dnsConfig: CheckSandbox rejects the pod
 	}
 	if extra != nil {
 		config.Servers = distinct(append(config.Servers, extra.Nameservers...))
@@ -132,8 +137,8 @@ func DNSConfig(pod *corev1.Pod, node Node) (*runtimeapi.DNSConfig, []Warning) {
 	return config, append(warnings, limitDNS(config)...)
 }
 
-// checkDNS refuses what can't be added to a file that nobody has shown us, and
-// everything while the node's can't be read.
+// checkDNS returns an error if the node's resolv.conf can't be read, or if
+// dnsConfig would have to be added to an unknown resolv.conf.
 func checkDNS(pod *corev1.Pod, node Node) error {
 	if err := node.DNS.HostErr; err != nil {
 		return err
@@ -142,13 +147,13 @@ func checkDNS(pod *corev1.Pod, node Node) error {
 		return nil
 	}
 	if config, _ := DNSConfig(pod, node); config == nil {
-		return fmt.Errorf("dnsConfig can't be added to the node's resolv.conf, which is not known (dnsPolicy %s)", pod.Spec.DNSPolicy)
+		return fmt.Errorf("dnsConfig can't be added to the node's resolv.conf, which is unknown (dnsPolicy %s)", pod.Spec.DNSPolicy)
 	}
 	return nil
 }
 
-// dnsPolicy is the policy in effect, one of ClusterFirst, Default and None. One
-// that is not known, or none, is ClusterFirst.
+// dnsPolicy returns the policy in effect: ClusterFirst, Default or None. An
+// unknown or missing policy is ClusterFirst.
 func dnsPolicy(pod *corev1.Pod) corev1.DNSPolicy {
 	switch p := pod.Spec.DNSPolicy; p {
 	case corev1.DNSNone, corev1.DNSDefault:
@@ -174,7 +179,7 @@ func clusterDNS(pod *corev1.Pod, node Node) *runtimeapi.DNSConfig {
 	return config
 }
 
-// hostDNS is the node's configuration.
+// hostDNS returns the node's configuration.
 func hostDNS(node Node) *runtimeapi.DNSConfig {
 	host := node.DNS.Host
 	switch {
@@ -188,8 +193,8 @@ func hostDNS(node Node) *runtimeapi.DNSConfig {
 	}
 }
 
-// noLookups is a configuration by which nothing is found: a runtime would take an empty
-// one for none, and copy the node's.
+// noLookups returns a configuration that resolves nothing. It is not empty,
+// because a runtime would replace an empty one by the node's.
 func noLookups(nodeIPs []string) *runtimeapi.DNSConfig {
 	config := &runtimeapi.DNSConfig{Searches: []string{"."}}
 	for _, ip := range nodeIPs {
@@ -205,8 +210,8 @@ func noLookups(nodeIPs []string) *runtimeapi.DNSConfig {
 	return config
 }
 
-// mergeOptions keeps the order of what is there; an option of the pod replaces
-// one of its name.
+// mergeOptions adds options of the pod and keeps the order. An option replaces
+// an existing one of the same name.
 func mergeOptions(options []string, more []corev1.PodDNSConfigOption) []string {
 	for _, o := range more {
 		option := o.Name
@@ -218,7 +223,7 @@ func mergeOptions(options []string, more []corev1.PodDNSConfigOption) []string {
 	return options
 }
 
-// setOption puts an option in the place of the one of its name, or at the end.
+// setOption replaces the option of the same name, or appends the option.
 func setOption(options []string, option string) []string {
 	name, _, _ := strings.Cut(option, ":")
 	i := slices.IndexFunc(options, func(o string) bool {
@@ -232,7 +237,8 @@ func setOption(options []string, option string) []string {
 	return options
 }
 
-// limitDNS cuts a configuration to what resolvers take and says so.
+// limitDNS reduces a configuration to the limits of resolvers, and returns
+// warnings about that.
 func limitDNS(config *runtimeapi.DNSConfig) (warnings []Warning) {
 	if len(config.Servers) > maxNameservers {
 		config.Servers = config.Servers[:maxNameservers]
@@ -252,8 +258,8 @@ func limitDNS(config *runtimeapi.DNSConfig) (warnings []Warning) {
 	return warnings
 }
 
-// fitting returns the search domains that fit: the first 32, without those that
-// are too long for a domain, up to 2048 characters with the spaces.
+// fitting returns the search domains within the limits: the first 32, without
+// those that are too long for a domain, up to 2048 characters including spaces.
 func fitting(searches []string) []string {
 	var out []string
 	line := -1

@@ -33,10 +33,10 @@ func TestParseResolvConf(t *testing.T) {
 	require.EqualError(t, err, "Encountered error while parsing resolv conf file. Error: nameserver list is empty ")
 	require.Equal(t, []string{"a"}, got.Searches, "the rest is read")
 	_, err = podrunner.ParseResolvConf(strings.Repeat(" ", 10<<20+1))
-	require.ErrorContains(t, err, "at most 10485760 are read")
+	require.ErrorContains(t, err, "more than the limit of 10485760")
 }
 
-// FuzzParseResolvConf writes down what was read and reads it again.
+// FuzzParseResolvConf formats a parsed file and parses it again.
 func FuzzParseResolvConf(f *testing.F) {
 	f.Add("nameserver 10.0.0.1\nsearch a. b\noptions ndots:5 x\n# c")
 	f.Add("nameserver\nsearch\n\x00options")
@@ -147,8 +147,8 @@ func TestDNSConfig(t *testing.T) {
 	require.Equal(t, []string{"rotate"}, host.Options, "the node's is left as it is")
 }
 
-// Nobody knows what such a pod is to look up, so that none is made.
-func TestResolvConfThatCannotBeRead(t *testing.T) {
+// The DNS configuration of such a pod is unknown, so no sandbox is created.
+func TestDNSConfig_UnreadableResolvConf(t *testing.T) {
 	t.Parallel()
 	node := testNode()
 	_, node.DNS.HostErr = podrunner.ParseResolvConf("nameserver\n")
@@ -192,10 +192,10 @@ func TestSearchLimits(t *testing.T) {
 	}
 }
 
-func TestDNSConfigOverAnUnknownFileIsRefused(t *testing.T) {
+func TestCheckSandbox_DNSConfigWithUnknownResolvConf(t *testing.T) {
 	t.Parallel()
 	pod := testPod()
 	pod.Spec.DNSPolicy, pod.Spec.DNSConfig = corev1.DNSDefault, &corev1.PodDNSConfig{Searches: []string{"a"}}
 	require.EqualError(t, podrunner.CheckSandbox(pod, testNode()),
-		"dnsConfig can't be added to the node's resolv.conf, which is not known (dnsPolicy Default)")
+		"dnsConfig can't be added to the node's resolv.conf, which is unknown (dnsPolicy Default)")
 }

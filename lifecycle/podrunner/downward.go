@@ -11,10 +11,10 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// FieldValue resolves a downward-API reference to a field of the pod, for an
-// environment variable. podIPs are the sandbox's addresses: the first of each family
-// counts, as in the pod's status; a pod in the node's network has the node's. It is
-// pure.
+// FieldValue returns the value of a downward-API reference to a field of the
+// pod, for an environment variable. podIPs are the sandbox's addresses; the
+// first of each family is used, as in the pod's status. A pod in the node's
+// network has the node's addresses. FieldValue is pure.
 func FieldValue(ref *corev1.ObjectFieldSelector, pod *corev1.Pod, podIPs []string, node Node) (string, error) {
 	if v := ref.APIVersion; v != "" && v != "v1" {
 		return "", fmt.Errorf("unsupported pod version: %s", v)
@@ -47,7 +47,8 @@ func FieldValue(ref *corev1.ObjectFieldSelector, pod *corev1.Pod, podIPs []strin
 	}
 }
 
-// mapEntry resolves metadata.labels['KEY'] and metadata.annotations['KEY'].
+// mapEntry returns the value of metadata.labels['KEY'] or
+// metadata.annotations['KEY'].
 func mapEntry(path string, pod *corev1.Pod) (string, error) {
 	field, key, subscripted := strings.Cut(strings.TrimSuffix(path, "']"), "['")
 	switch {
@@ -62,10 +63,11 @@ func mapEntry(path string, pod *corev1.Pod) (string, error) {
 	}
 }
 
-// ResourceValue resolves a downward-API reference to requests or limits of a
-// container: of the one that is named, else of c. A limit on cpu, memory or
-// ephemeral storage that is not set is the pod's, and without one what the node
-// has for pods; one on huge pages is zero. Values are in units of the divisor, rounded up. It is pure.
+// ResourceValue returns the value of a downward-API reference to requests or
+// limits of the named container, or of c if it names none. A missing limit of
+// CPU, memory or ephemeral storage defaults to the pod's, and then to the
+// node's allocatable amount; a missing limit of huge pages is zero. Values are
+// in units of the divisor, rounded up. ResourceValue is pure.
 func ResourceValue(ref *corev1.ResourceFieldSelector, pod *corev1.Pod, c *corev1.Container, allocatable corev1.ResourceList) (string, error) {
 	if ref.ContainerName != "" {
 		if c = podspec.Container(&pod.Spec, ref.ContainerName); c == nil {

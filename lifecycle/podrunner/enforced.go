@@ -17,12 +17,12 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// enforcedRecordName is the name of the record of the resources which the Runner enforced
-// last for a pod. A runtime does not report all of them, so that without this record an
-// agent that was restarted could not tell what a resize changes.
+// enforcedRecordName is the name of the record with the resources that the
+// Runner enforced last for a pod. A runtime does not report all of them, so a
+// restarted agent needs the record to know what a resize changes.
 const enforcedRecordName = "resources"
 
-// enforcement records what was enforced last for one pod.
+// enforcement keepsAlive what was enforced last for one pod.
 type enforcement struct {
 	// Containers has requests and limits by container name.
 	Containers map[string]corev1.ResourceRequirements `json:"containers,omitempty"`
@@ -30,7 +30,8 @@ type enforcement struct {
 	Pod *podLimits `json:"pod,omitempty"`
 }
 
-// podLimits are the limits of a pod's cgroup that a resize can change, in the CRI's terms.
+// podLimits are the limits of a pod's cgroup that a resize can change, in CRI
+// units.
 type podLimits struct {
 	MemoryBytes int64 `json:"memoryBytes,omitempty"`
 	CPUShares   int64 `json:"cpuShares,omitempty"`
@@ -38,7 +39,8 @@ type podLimits struct {
 	CPUPeriod   int64 `json:"cpuPeriodMicros,omitempty"`
 }
 
-// podLimitsOf returns what the cgroup of the pod is to have, with its overhead.
+// podLimitsOf returns the desired limits of the pod's cgroup, with its
+// overhead.
 func podLimitsOf(pod *corev1.Pod, limits Limits) podLimits {
 	if podspec.QOSClass(pod) == corev1.PodQOSBestEffort {
 		return podLimits{CPUShares: podlimits.MinShares} // it can't be resized
@@ -46,7 +48,7 @@ func podLimitsOf(pod *corev1.Pod, limits Limits) podLimits {
 	l := podlimits.Of(pod, limits.quotaPeriod())
 	return podLimits{
 		MemoryBytes: l.MemoryBytes, CPUShares: l.CPUShares, CPUQuota: l.CPUQuotaMicros,
-		CPUPeriod: cmp.Or(l.CPUPeriodMicros, podlimits.DefaultPeriodMicros), // a cgroup without a quota has that
+		CPUPeriod: cmp.Or(l.CPUPeriodMicros, podlimits.DefaultPeriodMicros), // the kernel's default for a cgroup without a quota
 	}
 }
 
@@ -56,17 +58,19 @@ func (l podLimits) linux() *runtimeapi.LinuxContainerResources {
 	}
 }
 
-// Enforced returns, by container name, the requests and limits that the Runner enforced
-// last, when it created or resized the container; status.Input.Enforced wants them. The
-// map is empty where they are unknown. With [Config.State] they outlive the agent, and are
-// read from it before the first turn of the pod.
+// Enforced returns, by container name, the requests and limits that the Runner
+// enforced last, when it created or resized the container, for
+// status.Input.Enforced. The map is empty if they are unknown. With
+// [Config.State] they survive a restart of the agent; then they are read from
+// State, even before the first sync of the pod.
 func (r *Runner) Enforced(ctx context.Context, uid types.UID) map[string]corev1.ResourceRequirements {
 	e, _ := r.enforced(ctx, uid)
 	return e.Containers
 }
 
-// enforced returns a copy of the pod's record, and reports whether it is in memory. It
-// keeps nothing in memory: the caller may ask about a pod that was forgotten.
+// enforced returns a copy of the pod's record, and reports whether it was in
+// memory. It does not add the record to memory, because the pod may have been
+// forgotten.
 func (r *Runner) enforced(ctx context.Context, uid types.UID) (e enforcement, kept bool) {
 	r.mu.Lock()
 	e, kept = r.enforcements[uid]
@@ -74,30 +78,30 @@ func (r *Runner) enforced(ctx context.Context, uid types.UID) (e enforcement, ke
 	if !kept {
 		var err error
 		if e, err = r.readEnforced(ctx, uid); err != nil {
-			r.cfg.Logger.ErrorContext(ctx, "could not read which resources were enforced for a pod, the runtime's status will be used", "podUID", uid, "err", err)
+			r.cfg.Logger.ErrorContext(ctx, "could not read the enforced resources of a pod, will use the runtime's status instead", "podUID", uid, "err", err)
 		}
 	}
 	return enforcement{Containers: maps.Clone(e.Containers), Pod: e.Pod}, kept
 }
 
-// recallEnforced returns a copy of the record of a pod that is being synced, which is kept
-// in memory from then on.
-func (r *Runner) recallEnforced(ctx context.Context, uid types.UID) enforcement {
+// loadEnforced returns a copy of the record of a pod that is being synced,
+// and keeps the record in memory.
+func (r *Runner) loadEnforced(ctx context.Context, uid types.UID) enforcement {
 	e, kept := r.enforced(ctx, uid)
-	if !kept && ctx.Err() == nil { // or the next turn reads it
-		r.keepEnforced(uid, e)
+	if !kept && ctx.Err() == nil { // otherwise the next sync reads it
+		r.cacheEnforced(uid, e)
 	}
 	return enforcement{Containers: maps.Clone(e.Containers), Pod: e.Pod}
 }
 
-func (r *Runner) keepEnforced(uid types.UID, e enforcement) {
+func (r *Runner) cacheEnforced(uid types.UID, e enforcement) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.enforcements[uid] = e
 }
 
-// dropEnforced deletes the record in memory of a pod of which nothing runs.
-func (r *Runner) dropEnforced(uid types.UID) {
+// forgetEnforced deletes the record of a stopped pod from memory.
+func (r *Runner) forgetEnforced(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.enforcements, uid)
@@ -120,10 +124,11 @@ func (r *Runner) readEnforced(ctx context.Context, uid types.UID) (e enforcement
 	return e, nil
 }
 
-// setEnforced records what change makes of the pod's record, and stores it if it differs.
-// A BestEffort pod has no record: it can't be resized, because its QoS class would change.
+// setEnforced applies change to the pod's record, and stores the record if it
+// differs. A BestEffort pod has no record: it can't be resized, because its QoS
+// class would change.
 func (r *Runner) setEnforced(ctx context.Context, pod *corev1.Pod, change func(*enforcement)) {
-	e := r.recallEnforced(ctx, pod.UID)
+	e := r.loadEnforced(ctx, pod.UID)
 	if podspec.QOSClass(pod) == corev1.PodQOSBestEffort && e.Containers == nil {
 		return
 	}
@@ -136,7 +141,7 @@ func (r *Runner) setEnforced(ctx context.Context, pod *corev1.Pod, change func(*
 	if errBefore == nil && err == nil && string(before) == string(after) {
 		return
 	}
-	r.keepEnforced(pod.UID, e)
+	r.cacheEnforced(pod.UID, e)
 	if r.cfg.State == nil {
 		return
 	}
@@ -144,17 +149,17 @@ func (r *Runner) setEnforced(ctx context.Context, pod *corev1.Pod, change func(*
 		err = r.putRecord(ctx, pod.UID, enforcedRecordName, after)
 	}
 	if err != nil {
-		r.cfg.Logger.ErrorContext(ctx, "could not record which resources were enforced for a pod, an agent that is restarted will use the runtime's status",
+		r.cfg.Logger.ErrorContext(ctx, "could not store the enforced resources of a pod, a restarted agent will use the runtime's status instead",
 			"pod", podName(pod), "podUID", pod.UID, "err", err)
 	}
 }
 
-// setEnforcedContainer records what c is created with.
+// setEnforcedContainer records the resources with which c is created.
 func (r *Runner) setEnforcedContainer(ctx context.Context, pod *corev1.Pod, c *corev1.Container) {
 	r.setEnforced(ctx, pod, func(e *enforcement) { e.Containers[c.Name] = enforceable(pod, c) })
 }
 
-// setEnforcedPod records the limits to which the pod's cgroup was set.
+// setEnforcedPod records the limits that were set in the pod's cgroup.
 func (r *Runner) setEnforcedPod(ctx context.Context, pod *corev1.Pod, node Node) {
 	r.setEnforced(ctx, pod, func(e *enforcement) { e.Pod = new(podLimitsOf(pod, node.Limits)) })
 }
@@ -174,7 +179,8 @@ func (r *Runner) setResized(ctx context.Context, pod *corev1.Pod, u Resize) {
 	})
 }
 
-// replaced returns a copy of list in which the amount of one resource is that of other.
+// replaced returns a copy of list in which one resource has the amount of
+// other.
 func replaced(list, other corev1.ResourceList, name corev1.ResourceName) corev1.ResourceList {
 	next := corev1.ResourceList{}
 	maps.Copy(next, list)
@@ -185,8 +191,8 @@ func replaced(list, other corev1.ResourceList, name corev1.ResourceName) corev1.
 	return next
 }
 
-// enforceable returns the requests and limits of c that a resize can change: CPU and
-// memory, with the pod's limits where c has none of its own (KEP-2837).
+// enforceable returns the requests and limits of c that a resize can change:
+// CPU and memory, with the pod's limits where c has none (KEP-2837).
 func enforceable(pod *corev1.Pod, c *corev1.Container) corev1.ResourceRequirements {
 	only := func(list corev1.ResourceList) corev1.ResourceList {
 		return replaced(replaced(nil, list, corev1.ResourceCPU), list, corev1.ResourceMemory)

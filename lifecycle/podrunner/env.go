@@ -13,9 +13,9 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// environment resolves the container's variables: those of services, those of envFrom,
-// by name, then those of env in order, where a value may name those before it and a name that
-// comes again replaces the value.
+// environment returns the container's variables: those of services, then those
+// of envFrom, by name, then those of env in order. A value may refer to earlier
+// variables, and a repeated name replaces the earlier value.
 func environment(ctx context.Context, pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*variables, error) {
 	vars := &variables{at: map[string]int{}}
 	objects := references{pod: pod, objects: node.Objects}
@@ -47,7 +47,7 @@ func environment(ctx context.Context, pod *corev1.Pod, c *corev1.Container, in I
 	return vars, vars.check()
 }
 
-// sources are what a container's variables can come from.
+// sources are the sources of a container's variables.
 type sources struct {
 	pod       *corev1.Pod
 	container *corev1.Container
@@ -56,7 +56,8 @@ type sources struct {
 	objects   references
 }
 
-// value resolves a variable's source; false is an optional one that is absent.
+// value returns the value of a variable's source; ok is false if it is optional
+// and missing.
 func (f sources) value(ctx context.Context, s *corev1.EnvVarSource) (text string, ok bool, err error) {
 	switch {
 	case s.FieldRef != nil:
@@ -72,17 +73,17 @@ func (f sources) value(ctx context.Context, s *corev1.EnvVarSource) (text string
 		r := s.SecretKeyRef
 		return f.objects.key(ctx, reference{secretKind, r.Name, r.Key, isTrue(r.Optional)})
 	default:
-		return "", false, fmt.Errorf("valueFrom has no source that is supported")
+		return "", false, fmt.Errorf("valueFrom has no supported source")
 	}
 }
 
-// references look into the ConfigMaps and Secrets of a pod's namespace.
+// references reads the ConfigMaps and Secrets of a pod's namespace.
 type references struct {
 	pod     *corev1.Pod
 	objects podspec.Objects
 }
 
-// all returns every entry of what envFrom names.
+// all returns every entry of the object that envFrom names.
 func (r references) all(ctx context.Context, from *corev1.EnvFromSource) (map[string]string, error) {
 	var data map[string]string
 	var err error
@@ -101,19 +102,19 @@ func (r references) all(ctx context.Context, from *corev1.EnvFromSource) (map[st
 	return data, err
 }
 
-// The kinds of objects as messages name them.
+// The kinds of objects in messages.
 const (
 	configMapKind = "ConfigMap"
 	secretKind    = "Secret"
 )
 
-// reference is what a variable takes from an object.
+// reference is a reference to one key of an object.
 type reference struct {
 	kind, name, key string
 	optional        bool
 }
 
-// key returns one entry; false is an optional one that is absent.
+// key returns one entry; ok is false if it is optional and missing.
 func (r references) key(ctx context.Context, to reference) (text string, ok bool, err error) {
 	data := r.configMap
 	if to.kind == secretKind {
@@ -168,11 +169,11 @@ func notFound(kind, name string) error {
 	return apierrors.NewNotFound(corev1.Resource(kind), name)
 }
 
-// variables are an environment in order.
+// variables is an ordered environment.
 type variables struct {
 	names, values []string
 	at            map[string]int
-	bytes         int // of all that was set and expanded
+	bytes         int // total length of everything that was set and expanded
 }
 
 func (v *variables) set(name, value string) {
@@ -185,8 +186,8 @@ func (v *variables) set(name, value string) {
 	v.names, v.values = append(v.names, name), append(v.values, value)
 }
 
-// below returns v with more variables, of which those win that v has already. They have
-// no effect on values that were expanded before.
+// below returns v with more variables added. Variables that v has already take
+// precedence. Values that were expanded before do not change.
 func (v *variables) below(more map[string]string) (*variables, error) {
 	if len(more) == 0 {
 		return v, nil
@@ -211,15 +212,15 @@ func (v *variables) get(name string) (string, bool) {
 	return v.values[i], true
 }
 
-// check refuses what no environment can hold: a program would see another one, or
-// none would start.
+// check rejects names and values that an environment cannot contain: the
+// program would see others, or would not start.
 func (v *variables) check() error {
 	for i, name := range v.names {
 		switch {
 		case strings.ContainsAny(name, "=\x00"):
-			return fmt.Errorf("environment variable %q: a name can't hold '=' or a zero byte", name)
+			return fmt.Errorf("environment variable %q: the name must not contain '=' or a zero byte", name)
 		case strings.ContainsRune(v.values[i], 0):
-			return fmt.Errorf("environment variable %q: a value can't hold a zero byte", name)
+			return fmt.Errorf("environment variable %q: the value must not contain a zero byte", name)
 		}
 	}
 	return nil
@@ -238,8 +239,8 @@ func (v *variables) expandAll(words []string) []string {
 	return out
 }
 
-// expand replaces $(NAME) by the variable's value; a name that is not known stays
-// as it is written.
+// expand replaces $(NAME) by the variable's value; a reference to an unknown
+// name is not changed.
 func (v *variables) expand(s string) string {
 	return v.expandBy(s, func(name string) string {
 		if value, known := v.get(name); known {
@@ -249,8 +250,8 @@ func (v *variables) expand(s string) string {
 	})
 }
 
-// expandBy expands by what value returns. What is too long is empty, and so is all that
-// comes after: fits reports it.
+// expandBy expands s with the values of the given function. If the result is
+// too long, it is empty, and so are all later ones; fits reports the error.
 func (v *variables) expandBy(s string, value func(name string) string) string {
 	text, ok := expansion.Expand(s, expansion.MaxBytes-v.bytes, value)
 	if !ok {
@@ -259,8 +260,8 @@ func (v *variables) expandBy(s string, value func(name string) string) string {
 	return text
 }
 
-// fits refuses what is too long for a program to start. The values of variables that
-// were replaced by others of the same name count as well.
+// fits returns an error if the environment is too long to start a program.
+// Values that were replaced by later ones of the same name count too.
 func (v *variables) fits() error {
 	if v.bytes > expansion.MaxBytes {
 		return expansion.ErrTooLong{What: "environment, command and arguments"}

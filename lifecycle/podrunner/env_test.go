@@ -17,8 +17,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// objects are ConfigMaps and Secrets of namespace ns; one called broken can't be
-// read, one called nil is none.
+// objects are ConfigMaps and Secrets of namespace ns; the one called broken
+// can't be read, the one called nil is nil.
 type objects struct {
 	configMaps map[string]map[string]string
 	secrets    map[string]map[string][]byte
@@ -115,10 +115,10 @@ func TestEnvironment(t *testing.T) {
 		"a key of a secret that is absent": {env: []corev1.EnvVar{secretKey("no", "k", nil)}, err: `secret "no" not found`},
 		"optional, but broken":             {env: []corev1.EnvVar{mapKey("broken", "k", new(true))}, err: `disk is gone`},
 		"optional, but broken, a secret":   {from: []corev1.EnvFromSource{secret("broken", new(true))}, err: `disk is gone`},
-		"no source":                        {env: []corev1.EnvVar{{Name: "V", ValueFrom: &corev1.EnvVarSource{}}}, err: "valueFrom has no source that is supported"},
-		"a zero byte in a value":           {env: []corev1.EnvVar{plain("V", "a\x00b")}, err: `environment variable "V": a value can't hold a zero byte`},
-		"a zero byte in a name":            {env: []corev1.EnvVar{plain("V\x00", "")}, err: `environment variable "V\x00": a name can't hold '=' or a zero byte`},
-		"a name that is two":               {env: []corev1.EnvVar{plain("V=1", "")}, err: `environment variable "V=1": a name can't hold '=' or a zero byte`},
+		"no source":                        {env: []corev1.EnvVar{{Name: "V", ValueFrom: &corev1.EnvVarSource{}}}, err: "valueFrom has no supported source"},
+		"a zero byte in a value":           {env: []corev1.EnvVar{plain("V", "a\x00b")}, err: `environment variable "V": the value must not contain a zero byte`},
+		"a zero byte in a name":            {env: []corev1.EnvVar{plain("V\x00", "")}, err: `environment variable "V\x00": the name must not contain '=' or a zero byte`},
+		"a name that is two":               {env: []corev1.EnvVar{plain("V=1", "")}, err: `environment variable "V=1": the name must not contain '=' or a zero byte`},
 	} {
 		got, err := podrunner.ContainerConfig(t.Context(), testPod(), &corev1.Container{EnvFrom: c.from, Env: c.env}, podrunner.Instance{}, envNode())
 		if c.err != "" {
@@ -134,7 +134,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-func TestAThousandLinesOfEnvironment(t *testing.T) {
+func TestContainerConfig_ThousandVariables(t *testing.T) {
 	t.Parallel()
 	c := &corev1.Container{}
 	var want []string
@@ -151,7 +151,7 @@ func TestAThousandLinesOfEnvironment(t *testing.T) {
 	require.Equal(t, want, variables(got))
 }
 
-// No shell is between a manifest and a program: every character arrives.
+// No shell is between a manifest and a program: every character is passed on.
 func TestArgumentsWithEverySpecialCharacter(t *testing.T) {
 	t.Parallel()
 	var special strings.Builder
@@ -170,7 +170,7 @@ func TestArgumentsWithEverySpecialCharacter(t *testing.T) {
 	require.Equal(t, words, got.GetArgs())
 }
 
-func TestMoreDownwardFields(t *testing.T) {
+func TestFieldValue_MoreFields(t *testing.T) {
 	t.Parallel()
 	pod := testPod()
 	pod.ObjectMeta = metav1.ObjectMeta{Name: "pod", Namespace: "ns", Labels: map[string]string{"it's": "odd", "": "empty"}}

@@ -13,7 +13,7 @@ import (
 
 const tooLong = "environment, command and arguments: more than 6291456 bytes with all $(NAME) references replaced"
 
-// doubling are variables each of which names the one before ten times.
+// doubling returns variables that each refer to the previous one ten times.
 func doubling(count int) (env []corev1.EnvVar) {
 	env = append(env, corev1.EnvVar{Name: "V0", Value: "0123456789"})
 	for i := 1; i < count; i++ {
@@ -22,7 +22,7 @@ func doubling(count int) (env []corev1.EnvVar) {
 	return env
 }
 
-// A manifest of 2 KB must not ask for more memory than there is.
+// A manifest of 2 KB must not use up all memory.
 func TestContainerConfig_ExpansionIsBounded(t *testing.T) {
 	t.Parallel()
 	const mega = "$(V5)" // a million bytes
@@ -47,7 +47,7 @@ func TestContainerConfig_ExpansionIsBounded(t *testing.T) {
 	}
 }
 
-func TestContainerConfig_WhatAProgramCanHaveIsTaken(t *testing.T) {
+func TestContainerConfig_LargeEnvironmentIsAccepted(t *testing.T) {
 	t.Parallel()
 	c := &corev1.Container{Env: doubling(6), Command: repeated("$(V5)", 2), Args: repeated("$(V5)", 2)}
 	got, err := podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{}, testNode())

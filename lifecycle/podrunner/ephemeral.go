@@ -2,9 +2,9 @@ package podrunner
 
 import "fmt"
 
-// targetID returns the ID of the container whose processes the ephemeral container of
-// that name shares; empty if it names none.
-func (t *turn) targetID(name string) (string, error) {
+// targetID returns the ID of the container whose process namespace the
+// ephemeral container of that name shares; "" if it has no target.
+func (t *podSync) targetID(name string) (string, error) {
 	for i := range t.pod.Spec.EphemeralContainers {
 		c := &t.pod.Spec.EphemeralContainers[i]
 		if c.Name != name || c.TargetContainerName == "" {

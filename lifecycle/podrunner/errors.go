@@ -10,22 +10,25 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-// Reasons for which a container waits, as a pod's status shows them. Those of
-// backing off and of hooks are in package lifecycle, those of images in package
-// images.
+// Reasons of waiting containers, as in a pod's status. Package lifecycle has
+// those of back-off and of hooks, package images those of images.
 const (
-	// CreateContainerConfigError says that the spec has no configuration.
+	// CreateContainerConfigError means that the container's configuration is
+	// invalid.
 	CreateContainerConfigError = "CreateContainerConfigError"
-	// CreateContainerError says that the runtime could not create the container.
+	// CreateContainerError means that the runtime could not create the
+	// container.
 	CreateContainerError = "CreateContainerError"
-	// RunContainerError says that the runtime could not start it.
+	// RunContainerError means that the runtime could not start the container.
 	RunContainerError = "RunContainerError"
-	// RestartingAllContainers says that the whole pod begins anew.
+	// RestartingAllContainers means that all containers of the pod are being
+	// restarted.
 	RestartingAllContainers = "RestartingAllContainers"
 )
 
-// longestMessage is what a pod's status takes of a runtime's explanations, which
-// may hold a program's whole output; as much as of a termination message.
+// longestMessage is how many bytes of a runtime's error message go into a pod's
+// status: it may contain a program's whole output. It is the limit of
+// termination messages too.
 const longestMessage = 4096
 
 // startError is why a container could not be started: a message or an error.
@@ -38,7 +41,7 @@ func (e *startError) Error() string { return e.reason + ": " + e.text() }
 
 func (e *startError) Unwrap() error { return e.err }
 
-// text is the message, or the words of a runtime's error without its code.
+// text returns the message, or the text of a gRPC error without its code.
 func (e *startError) text() string {
 	if e.err == nil {
 		return e.message
@@ -46,10 +49,10 @@ func (e *startError) text() string {
 	return grpcstatus.Convert(e.err).Message()
 }
 
-// whyNot returns what a status shows of a failure to start a container, nothing
-// of one that is no failure of the container: the end of the turn. retryAt is
-// when it only backs off.
-func whyNot(err error) (reason, message string, retryAt time.Time) {
+// waitingReason returns the reason and message of a failed start for the status. They
+// are empty if the container did not fail, as when the sync was cancelled.
+// retryAt is set if the start only backs off.
+func waitingReason(err error) (reason, message string, retryAt time.Time) {
 	if e, ok := errors.AsType[*images.Error](err); ok {
 		reason, message, retryAt = e.Reason, e.Message, e.RetryAt
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// What is to be done to a pod is a value: it can be printed before it is done.
+// A plan is a value: it can be printed before it is carried out.
 func ExamplePlan() {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "1234"},
@@ -35,5 +35,5 @@ func ExamplePlan() {
 	fmt.Print(podrunner.Plan(podrunner.Input{Pod: pod, Status: status, Backoff: backoff}))
 	// Output:
 	// start container logger, attempt 0: it has not run yet
-	// wait with container server: CrashLoopBackOff: back-off 20s restarting failed container=server pod=web_default(1234)
+	// wait to start container server: CrashLoopBackOff: back-off 20s restarting failed container=server pod=web_default(1234)
 }

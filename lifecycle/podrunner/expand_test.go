@@ -10,8 +10,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// FuzzExpansion compares the expansion of command lines with a slow reading of
-// the rules, a character at a time.
+// FuzzExpansion compares the expansion of command lines with a slow
+// implementation of the rules, one character at a time.
 func FuzzExpansion(f *testing.F) {
 	for _, s := range []string{"", "$(A)", "$$(A)", "$$$(A)$", "$(A$(B))", "$(", "$()", "($A)", "$(LOOP)", "\x00$(\xff)"} {
 		f.Add(s)

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// WithBinder returns s with other mounts than the system's, which needs rights
-// for them.
+// WithBinder returns s with other functions than the system's mount calls,
+// which need privileges.
 func WithBinder(s SubPaths, bind func(*os.File, string) error, unbind func(string) error) SubPaths {
 	s.bind, s.unbind = bind, unbind
 	return s
 }
 
-// ParseEnd reads what is written about a pod that ends.
+// ParseEnd parses a termination record.
 func ParseEnd(text []byte) (deadline time.Time, preStopped []string, err error) {
-	rec, err := parseEnd(text)
+	rec, err := parseTermination(text)
 	return rec.Deadline, rec.PreStopped, err
 }
 
@@ -25,5 +25,5 @@ func (r *Runner) EnforcedInMemory() int {
 	return len(r.enforcements)
 }
 
-// PodsLocked returns how many pods have a cleaner.
+// PodsLocked returns how many pods are being cleaned up.
 func (r *Runner) PodsLocked() int { return r.clean.Len() }

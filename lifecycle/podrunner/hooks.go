@@ -17,9 +17,10 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// postStart runs the hook of a container that has just started. As in the kubelet
-// the containers after it wait for that; one whose hook fails is stopped.
-func (t *turn) postStart(ctx context.Context, c *corev1.Container, id string) error {
+// postStart runs the hook of a container that has just started. As in the
+// kubelet, later containers wait for it, and a container whose hook fails is
+// stopped.
+func (t *podSync) postStart(ctx context.Context, c *corev1.Container, id string) error {
 	if t.cfg.Hooks == nil || c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
 		return nil
 	}
@@ -32,7 +33,7 @@ func (t *turn) postStart(ctx context.Context, c *corev1.Container, id string) er
 	case result.Err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("postStart hook: %w", result.Err) // called off by us: no failure of the container
+		return fmt.Errorf("postStart hook: %w", result.Err) // cancelled by the agent: not a failure of the container
 	}
 	message := result.Message
 	if message == "" {
@@ -40,15 +41,15 @@ func (t *turn) postStart(ctx context.Context, c *corev1.Container, id string) er
 	}
 	failed := &startError{reason: lifecycle.PostStartHookError, message: message}
 	t.event(podspec.ContainerReference(t.pod, c.Name), corev1.EventTypeNormal, lifecycle.Killing, "%s", lifecycle.FailedPostStartHook)
-	e := t.ending(t.pod, lifecycle.NewDeadline(t.cfg.Clock, t.cfg.Clock.Now().Add(lifecycle.KillGrace(t.pod, nil))), t.sandbox.ips)
+	e := t.newStopGroup(t.pod, lifecycle.NewDeadline(t.cfg.Clock, t.cfg.Clock.Now().Add(lifecycle.KillGrace(t.pod, nil))), t.sandbox.ips)
 	e.add(c.Name, target{id: id, running: true})
-	if err := e.end(ctx); err != nil {
+	if err := e.stopAll(ctx); err != nil {
 		failed.err = err
 	}
 	return failed
 }
 
-// hookIP is where an HTTP hook without a host goes.
+// hookIP returns the address for HTTP hooks that name no host.
 func hookIP(pod *corev1.Pod, ips []string, node Node) string {
 	if pod.Spec.HostNetwork {
 		ips = node.IPs
@@ -63,8 +64,8 @@ func (r *Runner) exited(id string) <-chan struct{} {
 	return r.cfg.Exited(id)
 }
 
-// hookDone says whether the preStop hook of the container has ended before. One
-// that was called off has not.
+// hookDone reports whether the preStop hook of the container has ended before.
+// A cancelled hook has not.
 func (r *Runner) hookDone(uid types.UID, id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,10 +76,11 @@ func (r *Runner) setHookDone(ctx context.Context, uid types.UID, id string) {
 	r.mu.Lock()
 	r.setPreStopped(uid, id)
 	r.mu.Unlock()
-	r.writeEnd(ctx, uid)
+	r.writeTermination(ctx, uid)
 }
 
-// setPreStopped records that the container's preStop hook has run. The caller holds mu.
+// setPreStopped records that the container's preStop hook has run. The caller
+// keepsAlive mu.
 func (r *Runner) setPreStopped(uid types.UID, id string) {
 	if r.preStopped[uid] == nil {
 		r.preStopped[uid] = map[string]bool{}
@@ -86,7 +88,8 @@ func (r *Runner) setPreStopped(uid types.UID, id string) {
 	r.preStopped[uid][id] = true
 }
 
-// forgetHooks forgets the preStop hooks of containers that have ended.
+// forgetHooks deletes the records of preStop hooks of containers that have
+// ended.
 func (r *Runner) forgetHooks(status *podcache.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,9 +98,10 @@ func (r *Runner) forgetHooks(status *podcache.Status) {
 	})
 }
 
-// remembered is what the annotations of its containers tell about a pod that only
-// the runtime knows: whose preStop hooks are to run, as in the kubelet.
-func remembered(status *podcache.Status) *corev1.Pod {
+// podFromAnnotations reconstructs a pod that only the runtime knows from the
+// annotations of its containers, so that their preStop hooks run, as in the
+// kubelet.
+func podFromAnnotations(status *podcache.Status) *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.UID, pod.Namespace, pod.Name = status.UID, status.Namespace, status.Name
 	for _, s := range status.Containers {

@@ -24,7 +24,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// commands runs hooks: a command is how long it takes, "fail" or "hang".
+// commands runs hooks: a command is its duration, "fail" or "hang".
 type commands struct{ journal }
 
 func (c *commands) ExecSync(ctx context.Context, id string, cmd []string, _ time.Duration) (stdout, stderr []byte, err error) {
@@ -48,7 +48,7 @@ func (c *commands) ExecSync(ctx context.Context, id string, cmd []string, _ time
 	}
 }
 
-// asked asks for a URL instead.
+// asked records requested URLs instead.
 type asked struct{ journal }
 
 func (a *asked) Do(req *http.Request) (*http.Response, error) {
@@ -56,7 +56,7 @@ func (a *asked) Do(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 }
 
-// withHooks lets a Runner run hooks.
+// withHooks makes a Runner run hooks.
 func withHooks(t *testing.T, ran *commands, e *events) func(*podrunner.Config) {
 	t.Helper()
 	return func(c *podrunner.Config) {
@@ -76,16 +76,15 @@ func command(word string) *corev1.LifecycleHandler {
 	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{word}}}
 }
 
-// hookBubble is a bed with a Runner that runs hooks.
+// hookBubble runs f with a bed whose Runner runs hooks.
 func hookBubble(t *testing.T, f func(b *bed, ran *commands, e *events), change ...func(*podrunner.Config)) {
 	t.Helper()
 	ran, e := &commands{}, &events{}
 	inBubble(t, func(b *bed) { f(b, ran, e) }, append([]func(*podrunner.Config){withHooks(t, ran, e)}, change...)...)
 }
 
-// TestPostStartHoldsUpTheContainersAfterIt: in the kubelet it does, and people
-// count on it.
-func TestPostStartHoldsUpTheContainersAfterIt(t *testing.T) {
+// TestPostStart_DelaysLaterContainers: as in the kubelet, and users rely on it.
+func TestPostStart_DelaysLaterContainers(t *testing.T) {
 	t.Parallel()
 	hookBubble(t, func(b *bed, ran *commands, _ *events) {
 		pod := podOf(nil, "app", "job")
@@ -120,7 +119,7 @@ func TestContainerWhosePostStartFailsIsStopped(t *testing.T) {
 	})
 }
 
-func TestPostStartThatHangs(t *testing.T) {
+func TestPostStart_Hangs(t *testing.T) {
 	t.Parallel()
 	hookBubble(t, func(b *bed, ran *commands, _ *events) {
 		pod := podOf(nil, "app")
@@ -131,8 +130,8 @@ func TestPostStartThatHangs(t *testing.T) {
 		require.Equal(t, lifecycle.PostStartHookError, b.runner.Waiting(pod.UID)["app"].Reason)
 		require.False(t, running(b.look(pod.UID).Container("app")))
 
-		// A pod that is to end meanwhile does so at once, and its container is not
-		// blamed.
+		// A pod that is terminated meanwhile ends at once, and its container
+		// does not count as failed.
 		pod.UID = "other"
 		ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
 		defer cancel()
@@ -144,7 +143,7 @@ func TestPostStartThatHangs(t *testing.T) {
 	}, func(c *podrunner.Config) { c.PostStartTimeout = time.Minute })
 }
 
-// stopTimes records when and with how much left containers are stopped.
+// stopTimes records when containers are stopped and how much time was left.
 type stopTimes struct {
 	podrunner.Containers
 	journal
@@ -191,7 +190,7 @@ func TestPreStopAndStopShareOneGracePeriod(t *testing.T) {
 	}
 }
 
-func TestPreStopThatHasEndedIsNotRunAgain(t *testing.T) {
+func TestPreStop_EndedHookIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	hookBubble(t, func(b *bed, ran *commands, _ *events) {
 		pod := podOf(nil, "app")
@@ -206,7 +205,7 @@ func TestPreStopThatHasEndedIsNotRunAgain(t *testing.T) {
 	})
 }
 
-func TestPreStopThatWasCalledOffRunsAgain(t *testing.T) {
+func TestPreStop_CancelledHookRunsAgain(t *testing.T) {
 	t.Parallel()
 	hookBubble(t, func(b *bed, ran *commands, _ *events) {
 		pod := podOf(nil, "app")
@@ -222,8 +221,8 @@ func TestPreStopThatWasCalledOffRunsAgain(t *testing.T) {
 }
 
 // TestLifeCycleHooks is upstream's TestLifeCycleHook and
-// TestLifeCycleHookForRestartableInitContainer: what runs of a container and of a
-// sidecar, by command and HTTP, and with no time for it.
+// TestLifeCycleHookForRestartableInitContainer: which hooks of a container and
+// of a sidecar run, by command and HTTP, and without time for them.
 func TestLifeCycleHooks(t *testing.T) {
 	t.Parallel()
 	get := &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/bye", Port: intstr.FromInt32(80)}}
@@ -267,7 +266,7 @@ func TestLifeCycleHooks(t *testing.T) {
 	}
 }
 
-func TestWhichKillsRunPreStop(t *testing.T) {
+func TestPreStop_WhichKillsRunIt(t *testing.T) {
 	t.Parallel()
 	hookBubble(t, func(b *bed, ran *commands, _ *events) {
 		pod := podOf(nil, "app")
@@ -306,7 +305,7 @@ func TestRestartOfAllRunsNoPreStop(t *testing.T) {
 	})
 }
 
-func TestSidecarsStopLastTheLastOneFirst(t *testing.T) {
+func TestPlanTermination_SidecarsLastInReverse(t *testing.T) {
 	t.Parallel()
 	s := &stopTimes{}
 	hookBubble(t, func(b *bed, _ *commands, _ *events) {
@@ -325,7 +324,7 @@ func TestSidecarsStopLastTheLastOneFirst(t *testing.T) {
 	}, timed(s))
 }
 
-// cache has each status fresh.
+// cache returns fresh statuses.
 type cache struct{ *bed }
 
 func (c cache) Get(uid types.UID) (*podcache.Status, error) { return c.look(uid), nil }
@@ -336,9 +335,9 @@ func (c cache) GetNewerThan(_ context.Context, uid types.UID, _ time.Time) (*pod
 	return c.look(uid), nil
 }
 
-// TestSecondShorterDeleteIsHonouredAtOnce while a hook runs, and while a container
+// TestRunner_ShorterSecondDeletion while a hook runs, and while a container
 // is being stopped (kubernetes#127339).
-func TestSecondShorterDeleteIsHonouredAtOnce(t *testing.T) {
+func TestRunner_ShorterSecondDeletion(t *testing.T) {
 	t.Parallel()
 	for name, hook := range map[string]string{"during a hook": "hang", "during a stop": "1s"} {
 		hookBubble(t, func(b *bed, ran *commands, _ *events) {
@@ -367,7 +366,7 @@ func TestSecondShorterDeleteIsHonouredAtOnce(t *testing.T) {
 	}
 }
 
-func TestHooksOfAPodThatOnlyTheRuntimeKnows(t *testing.T) {
+func TestHooks_RuntimeOnlyPod(t *testing.T) {
 	t.Parallel()
 	hookBubble(t, func(b *bed, ran *commands, e *events) {
 		pod := podOf(nil, "app")
@@ -383,7 +382,7 @@ func TestHooksOfAPodThatOnlyTheRuntimeKnows(t *testing.T) {
 	})
 }
 
-func TestDeadlineOfAPodThatOnlyTheRuntimeKnowsIsKept(t *testing.T) {
+func TestTerminationRecord_RuntimeOnlyPod(t *testing.T) {
 	t.Parallel()
 	s := &stopTimes{}
 	hookBubble(t, func(b *bed, _ *commands, _ *events) {
@@ -400,7 +399,7 @@ func TestDeadlineOfAPodThatOnlyTheRuntimeKnowsIsKept(t *testing.T) {
 	}, timed(s))
 }
 
-func TestBrokenAnnotationsAreNoHooks(t *testing.T) {
+func TestHooks_InvalidAnnotationsAreIgnored(t *testing.T) {
 	t.Parallel()
 	hookBubble(t, func(b *bed, ran *commands, _ *events) {
 		pod := podOf(nil, "app")
@@ -431,8 +430,8 @@ func TestHooksByHTTPGoToThePod(t *testing.T) {
 	}
 }
 
-// TestHookEndsWithItsContainer: a sleep goes on for nobody.
-func TestHookEndsWithItsContainer(t *testing.T) {
+// TestHooks_EndWithTheirContainer: a sleep hook is cancelled.
+func TestHooks_EndWithTheirContainer(t *testing.T) {
 	t.Parallel()
 	var exited chan struct{}
 	hookBubble(t, func(b *bed, _ *commands, _ *events) {

@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// A container that puts a pipe in the place of a file holds up nobody.
+// A container that replaces a file with a pipe must not block the agent.
 func TestLastWords_PipesAreNotOpened(t *testing.T) {
 	t.Parallel()
 	w := newWords(t)
@@ -34,8 +34,8 @@ func TestSyncPod_PipeInThePlaceOfALogFolder(t *testing.T) {
 	require.NoError(t, s.sync(pod))
 }
 
-// A container can write to its hosts file without end. The agent reads no more of it than
-// it would write.
+// A container can write to its hosts file without limit. The agent reads no
+// more of it than it would write.
 func TestSyncPod_HugeHostsFileIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
@@ -52,8 +52,8 @@ func TestSyncPod_HugeHostsFileIsReplaced(t *testing.T) {
 	require.Equal(t, int64(len(before)), after.Size())
 }
 
-// What a link in a volume leads to is found without opening it: a socket can't be opened,
-// and who writes to a pipe would find a reader.
+// The target of a link in a volume is found without opening it: a socket can't
+// be opened, and the writer of a pipe would see a reader.
 func TestSubPaths_LinkIsResolvedWithoutAnOpen(t *testing.T) {
 	s, b, volume, _ := volumeBed(t)
 	require.NoError(t, syscall.Mkfifo(filepath.Join(volume, "pipe"), 0o600))
@@ -81,7 +81,7 @@ func TestSubPaths_LinkIsResolvedWithoutAnOpen(t *testing.T) {
 	}
 }
 
-// A volume that is a pipe or a device by now is not opened.
+// A volume that was replaced by a pipe or a device is not opened.
 func TestSubPaths_VolumeIsNoFolder(t *testing.T) {
 	t.Parallel()
 	s, _, volume, _ := volumeBed(t)

@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// longestHostname is what a kernel takes, without the zero at its end.
+// longestHostname is the kernel's limit, without the terminating zero.
 const longestHostname = 63
 
-// hostname returns the pod's hostname, cut to what a kernel takes, and its domain
-// in the cluster, empty where it has none.
+// hostname returns the pod's hostname, cut to the kernel's limit, and its
+// domain in the cluster, empty if it has none.
 func hostname(pod *corev1.Pod, node Node) (name, domain string, err error) {
 	if override := pod.Spec.HostnameOverride; override != nil {
 		if wrong := validation.IsDNS1123Subdomain(*override); len(wrong) > 0 {
@@ -51,8 +51,8 @@ func cutHostname(pod, name string) (string, error) {
 	return cut, nil
 }
 
-// kernelName is what the kernel calls the pod's host: its name, or the full one
-// where the pod asks for that.
+// kernelName returns the hostname for the kernel: the pod's hostname, or its
+// FQDN if the pod requests that.
 func kernelName(pod *corev1.Pod, node Node) (string, error) {
 	if pod.Spec.HostNetwork {
 		return "", nil
@@ -61,7 +61,7 @@ func kernelName(pod *corev1.Pod, node Node) (string, error) {
 	if full := pod.Spec.SetHostnameAsFQDN; err != nil || full == nil || !*full || domain == "" {
 		return name, err
 	}
-	const longest = 64 // the kubelet's, which counts the zero
+	const longest = 64 // the kubelet's limit, which includes the terminating zero
 	fqdn := name + "." + domain
 	if len(fqdn) > longest {
 		return "", fmt.Errorf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is the max, %d characters requested)",

@@ -10,11 +10,11 @@ import (
 	"github.com/kubeparts/kubeparts/internal/podips"
 )
 
-// EtcHosts returns the /etc/hosts of the pod's containers, as the kubelet writes it:
-// the pod's addresses, the first of each family as in its status, under its names, or
-// for a pod in the node's network the node's own file; then its host aliases. It is
-// pure. A pod without addresses has none yet: nil. The error is that of a hostname that
-// is none.
+// EtcHosts returns the /etc/hosts of the pod's containers, as the kubelet
+// writes it: the pod's addresses, the first of each family as in its status,
+// with its names, or for a pod in the node's network the node's own file; then
+// its host aliases. It is pure. It returns nil if the pod has no address yet.
+// The error is about an invalid hostname.
 func EtcHosts(pod *corev1.Pod, ips []string, node Node) ([]byte, error) {
 	ips = podips.Families(ips, node.IPs)
 	if !pod.Spec.HostNetwork && len(ips) == 0 {

@@ -17,15 +17,17 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// injections is what a Runner remembers of the Injections of one pod.
+// injections keepsAlive the last Injections of one pod.
 type injections struct {
-	// cpusets has what this Runner gave to a container last, by container ID.
+	// cpusets keepsAlive the last cpuset that this Runner set for a container, by
+	// container ID.
 	cpusets map[string]Cpuset
-	// health has what was returned last, by container name.
+	// health keepsAlive the last returned health, by container name.
 	health map[string][]corev1.ResourceStatus
 }
 
-// runningContainers yields the containers of the spec that run in the sandbox in use.
+// runningContainers yields the containers of the spec that run in the current
+// sandbox.
 func runningContainers(pod *corev1.Pod, status *podcache.Status) iter.Seq2[*corev1.Container, *runtimeapi.ContainerStatus] {
 	return func(yield func(*corev1.Container, *runtimeapi.ContainerStatus) bool) {
 		runs := func(c *corev1.Container) *runtimeapi.ContainerStatus {
@@ -48,8 +50,9 @@ func runningContainers(pod *corev1.Pod, status *podcache.Status) iter.Seq2[*core
 	}
 }
 
-// pinnings calls Inject for each running container of the pod and returns what Plan
-// compares. Containers for which that fails stay as they are.
+// pinnings calls Inject for each running container of the pod and returns the
+// cpusets that Plan compares. Containers for which Inject fails are not
+// changed.
 func (r *Runner) pinnings(ctx context.Context, pod *corev1.Pod, status *podcache.Status) (map[string]Pinning, error) {
 	if r.cfg.Inject == nil {
 		return nil, nil
@@ -69,8 +72,8 @@ func (r *Runner) pinnings(ctx context.Context, pod *corev1.Pod, status *podcache
 	return pinnings, errors.Join(errs...)
 }
 
-// inject returns what allocators give to a container that is about to be created.
-func (t *turn) inject(ctx context.Context, c *corev1.Container) (resources.Injection, error) {
+// inject returns the Injection for a container that is about to be created.
+func (t *podSync) inject(ctx context.Context, c *corev1.Container) (resources.Injection, error) {
 	if t.cfg.Inject == nil {
 		return resources.Injection{}, nil
 	}
@@ -81,9 +84,9 @@ func (t *turn) inject(ctx context.Context, c *corev1.Container) (resources.Injec
 	return in, err
 }
 
-// pin changes the cpusets of running containers. One that fails holds up no other: the
-// next plan names it again.
-func (t *turn) pin(ctx context.Context, pins []Pin) error {
+// pin changes the cpusets of running containers. A failure does not stop the
+// others; the next plan contains it again.
+func (t *podSync) pin(ctx context.Context, pins []Pin) error {
 	var errs []error
 	for _, p := range pins {
 		err := t.cfg.Resizer.UpdateContainerResources(ctx, p.ID, &runtimeapi.ContainerResources{
@@ -98,9 +101,10 @@ func (t *turn) pin(ctx context.Context, pins []Pin) error {
 	return errors.Join(errs...)
 }
 
-// Health returns, by container name, the health of what the pod's containers were given
-// by [Config].Inject, as the last turn left it; status.Input.Devices wants it. Nil means
-// that it is unknown. The map is the caller's; the slices must not be modified.
+// Health returns, by container name, the health of the resources that
+// [Config].Inject returned for the pod's containers in the last sync, for
+// status.Input.Devices. Nil means unknown. The caller owns the map; the slices
+// must not be modified.
 func (r *Runner) Health(uid types.UID) map[string][]corev1.ResourceStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +117,7 @@ func (r *Runner) setHealth(uid types.UID, container string, health []corev1.Reso
 	r.injectionsOf(uid).health[container] = health
 }
 
-// injectionsOf returns the record of a pod. Callers hold r.mu.
+// injectionsOf returns the record of a pod. The caller keepsAlive r.mu.
 func (r *Runner) injectionsOf(uid types.UID) injections {
 	in, ok := r.injections[uid]
 	if !ok {
@@ -123,8 +127,8 @@ func (r *Runner) injectionsOf(uid types.UID) injections {
 	return in
 }
 
-// cpuset returns what a container has: what this Runner gave to it last, or else what the
-// runtime shows of it.
+// cpuset returns the current cpuset of a container: the last cpuset that this
+// Runner set, or else the cpuset that the runtime reports.
 func (r *Runner) cpuset(uid types.UID, s *runtimeapi.ContainerStatus) Cpuset {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,7 +139,7 @@ func (r *Runner) cpuset(uid types.UID, s *runtimeapi.ContainerStatus) Cpuset {
 	return Cpuset{CPUs: linux.GetCpusetCpus(), Mems: linux.GetCpusetMems()}
 }
 
-// setCpuset records what a container was given. What is empty was left as it was.
+// setCpuset records the cpuset of a container. Empty fields were not changed.
 func (r *Runner) setCpuset(uid types.UID, id string, given Cpuset) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

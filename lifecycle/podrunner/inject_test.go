@@ -20,7 +20,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// ledger gives every container of every pod the same.
+// ledger returns the same Injection for every container of every pod.
 type ledger struct {
 	resources.Ledger
 
@@ -155,7 +155,7 @@ func TestInject_ShrinkingPoolUpdatesRunningContainers(t *testing.T) {
 	require.Equal(t, []string{
 		"UpdateContainerResources ns/pod/app", "UpdateContainerResources ns/pod/stubborn", "UpdateContainerResources ns/pod/debug",
 	}, b.did())
-	require.Contains(t, b.plans[0], "): cpus 0-3 → 2-3: its allocators give it another cpuset\n")
+	require.Contains(t, b.plans[0], "): cpus 0-3 → 2-3: its allocators assign another cpuset\n")
 	for _, s := range b.look(pod.UID).Containers {
 		require.Equal(t, "2-3", s.GetResources().GetLinux().GetCpusetCpus())
 		require.Equal(t, "0", s.GetResources().GetLinux().GetCpusetMems())
@@ -182,7 +182,8 @@ func TestInject_UpdateThatFailsIsTriedAgain(t *testing.T) {
 	require.Equal(t, "1", b.look(pod.UID).Container("app").GetResources().GetLinux().GetCpusetCpus())
 }
 
-// TestInject_AfterARestartOfTheAgent: where the runtime shows no cpuset it is set once.
+// TestInject_AfterARestartOfTheAgent: if the runtime shows no cpuset, it is set
+// once.
 func TestInject_AfterARestartOfTheAgent(t *testing.T) {
 	t.Parallel()
 	cpu := &ledger{name: "cpu", in: resources.Injection{CPUs: "0-3"}}
@@ -215,7 +216,7 @@ func TestInject_AfterARestartOfTheAgent(t *testing.T) {
 	require.Empty(t, b.did(), "once")
 }
 
-func TestPlan_PinsWhatRunsAndGoesOn(t *testing.T) {
+func TestPlan_PinsContainersThatKeepRunning(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app", "job")
 	require.NoError(t, b.sync(pod))
@@ -228,8 +229,8 @@ func TestPlan_PinsWhatRunsAndGoesOn(t *testing.T) {
 	}}
 	actions := podrunner.Plan(in)
 	require.False(t, actions.Empty())
-	require.Equal(t, "pin container app ("+app+"): mems 0 → 1: its allocators give it another cpuset\n"+
-		"pin container job ("+job+"): cpus to 2: it has none, or which one is unknown\n", actions.String())
+	require.Equal(t, "pin container app ("+app+"): mems 0 → 1: its allocators assign another cpuset\n"+
+		"pin container job ("+job+"): cpus to 2: its current cpuset is not set or unknown\n", actions.String())
 
 	in.Pod = pod.DeepCopy()
 	in.Pod.Spec.Containers[0].Args = []string{"changed"}
@@ -242,7 +243,7 @@ func TestPlan_PinsWhatRunsAndGoesOn(t *testing.T) {
 	require.Empty(t, podrunner.Plan(in).Pin)
 }
 
-// Extended resources are the allocators' to give, if the node has them.
+// Allocators provide extended resources, if the node has them.
 func TestUnsupported_ExtendedResources(t *testing.T) {
 	t.Parallel()
 	pod := podOf(nil, "app")

@@ -19,9 +19,9 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// TestPlanKeepsItsPromises makes plans for situations at random, most of which no
-// sane runtime shows. One that fails is printed as a case for testdata/plan.
-func TestPlanKeepsItsPromises(t *testing.T) {
+// TestPlan_Invariants makes plans for random situations, most of which no real
+// runtime shows. A failing one is printed as a case for testdata/plan.
+func TestPlan_Invariants(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5000) {
 		checkPlan(t, seed)
@@ -57,7 +57,7 @@ func randomPolicy(random *rand.Rand) corev1.RestartPolicy {
 
 func pick[T any](random *rand.Rand, from ...T) T { return from[random.IntN(len(from))] }
 
-// randomSituation returns one in the words of testdata/plan.
+// randomSituation returns a situation in the format of testdata/plan.
 func randomSituation(random *rand.Rand) string {
 	var b strings.Builder
 	line := func(words ...any) { fmt.Fprintln(&b, words...) }
@@ -102,7 +102,7 @@ func randomSituation(random *rand.Rand) string {
 	return b.String()
 }
 
-// plan is one to look at.
+// plan is a plan to check.
 type plan struct {
 	*testing.T
 	*situation
@@ -111,7 +111,7 @@ type plan struct {
 	about string
 }
 
-// usable says whether the newest sandbox can be used.
+// usable reports whether the newest sandbox can be used.
 func (p *plan) usable() bool {
 	ready := 0
 	for _, s := range p.status.Sandboxes {
@@ -124,8 +124,8 @@ func (p *plan) usable() bool {
 		newest.GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_POD
 }
 
-// serves says whether s runs, is the newest of its name in a usable sandbox, and
-// is what the spec asks for.
+// serves reports whether s runs, is the newest of its name in a usable sandbox,
+// and matches the spec.
 func (p *plan) serves(s *runtimeapi.ContainerStatus) bool {
 	c := p.specOf(s)
 	if c == nil || !p.usable() || p.here(c.Name) != s || !running(s) {
@@ -166,8 +166,8 @@ func (p *plan) specOf(s *runtimeapi.ContainerStatus) *corev1.Container {
 	return nil
 }
 
-// kindOf goes by name, as randomSituation does, but for init containers that
-// are sidecars by their policy.
+// kindOf goes by name, as randomSituation does, except that the policy of init
+// containers decides whether they are sidecars.
 func (p *plan) kindOf(name string) podrunner.ContainerKind {
 	for _, c := range p.pod.Spec.InitContainers {
 		if c.Name == name && podspec.IsSidecar(&c) {
@@ -206,8 +206,9 @@ func (p *plan) byID(id string) *runtimeapi.ContainerStatus {
 	return p.status.Containers[i]
 }
 
-// checkStops: what serves is left alone, but in a pod that is over or begins
-// anew; everything else that may run is stopped, and once.
+// checkStops: running containers that match the spec are left alone, except in
+// a pod that has ended or restarts as a whole; everything else that may run is
+// stopped, once.
 func (p *plan) checkStops() {
 	killed := map[string]bool{}
 	for _, k := range p.Kill {
@@ -237,7 +238,8 @@ func (p *plan) checkStops() {
 	}
 }
 
-// restartsAll says whether one ended so that all have to begin anew now.
+// restartsAll reports whether the end of a container restarts all containers
+// now.
 func (p *plan) restartsAll() bool {
 	return p.usable() && (slices.ContainsFunc(p.pod.Spec.InitContainers, p.asksForAll) ||
 		slices.ContainsFunc(p.pod.Spec.Containers, p.asksForAll))
@@ -249,9 +251,9 @@ func (p *plan) asksForAll(c corev1.Container) bool {
 		slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return r.ExitCodes.Values[0] == 2 })
 }
 
-// isPassive says whether s is the newest of an init container, whose turn may be
-// over or not have come, or of an ephemeral one, which nobody cares for, or of a
-// regular one in an unknown state, which is stopped when it is its turn.
+// isPassive reports whether s is the newest instance of an init container that
+// is not the current one, or an ephemeral container, or a regular one in an
+// unknown state, which is stopped when it is started again.
 func (p *plan) isPassive(s *runtimeapi.ContainerStatus) bool {
 	c := p.specOf(s)
 	if c == nil || p.here(c.Name) != s {
@@ -265,7 +267,8 @@ func (p *plan) somethingIsThere() bool {
 	return len(p.status.Sandboxes) > 0 || slices.ContainsFunc(p.status.Containers, mayRun)
 }
 
-// checkRestartAll: everything goes but what is ephemeral, who asked for it last.
+// checkRestartAll: everything is removed except ephemeral containers, the
+// requester last.
 func (p *plan) checkRestartAll() {
 	if !p.restartsAll() {
 		require.Nil(p, p.RestartAll, p.about)
@@ -287,8 +290,9 @@ func (p *plan) checkRestartAll() {
 	require.True(p, p.asksForAll(*p.specOf(p.byID(last.ID))), p.about)
 }
 
-// checkStarts: one start a name, with a new attempt; init containers and sidecars
-// in their order; an ephemeral one once; and nothing whose policy forbids it.
+// checkStarts: one start per name, with a new attempt; init containers and
+// sidecars in order; an ephemeral one once; and nothing that its policy
+// forbids.
 func (p *plan) checkStarts() {
 	started := map[string]bool{}
 	for _, s := range p.Start {
@@ -313,8 +317,8 @@ func (p *plan) checkStarts() {
 	}
 }
 
-// checkTurn: nothing starts before what the spec has before it has ended well or
-// has started, unless it had its turn before.
+// checkTurn: a container starts only after those before it in the spec have
+// succeeded or started, unless the pod had passed them before.
 func (p *plan) checkTurn(s podrunner.Start) {
 	all := p.pod.Spec.InitContainers
 	at, turn := len(all), -1
@@ -355,7 +359,8 @@ func (p *plan) ready(c *corev1.Container) bool {
 	return s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && s.GetExitCode() == 0
 }
 
-// checkUpdates: of what runs and goes on, and to what it is to have.
+// checkUpdates: only containers that keep running are resized, to the desired
+// values.
 func (p *plan) checkUpdates() {
 	for _, u := range p.Update {
 		s := p.byID(u.ID)
@@ -390,9 +395,9 @@ func (p *plan) removes(id string) bool {
 	return slices.ContainsFunc(p.Remove, func(r podrunner.Remove) bool { return r.ID == id })
 }
 
-// checkRemovals, but of a restart of all: only the dead, each once, and never the newest that the spec
-// names but to make it anew; no sandbox that is ready, the newest, or holds what
-// stays.
+// checkRemovals, except in a restart of all: only dead containers, each once,
+// and the newest in the spec only to create it again; no sandbox that is ready,
+// the newest, or contains a kept container.
 func (p *plan) checkRemovals() {
 	removed := map[string]bool{}
 	for _, r := range p.Remove {

@@ -21,52 +21,53 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// ErrStillRunning says that something of a pod runs although the runtime said
-// that it was stopped.
+// ErrStillRunning means that containers of a pod run although the runtime
+// reported that they were stopped.
 var ErrStillRunning = errors.New("detected running containers after a successful KillPod, CRI violation")
 
-// errStale says that what the runtime shows of a pod is not known well enough to
-// act on it: the container that is missing there may run already.
-var errStale = errors.New("its status is stale")
+// errStale means that the state of a pod in the runtime is not known well
+// enough to act on it: a container that is missing in it may be running.
+var errStale = errors.New("the pod's status is stale")
 
-// SyncTerminatingPod ends every container of the pod by the turn's deadline,
-// preStop hooks and the order of sidecars included, then its sandboxes, and looks
-// whether that is so. When the deadline moves earlier meanwhile, hooks and stops
-// under way end earlier with it. With a State it is stored, and an
-// agent that is started anew goes on with it.
+// SyncTerminatingPod stops every container of the pod by the deadline of the
+// sync, with preStop hooks and sidecars last, then its sandboxes, and verifies
+// that they have stopped. If the deadline moves earlier meanwhile, the new
+// deadline applies to hooks and stops in progress. With a State the deadline is
+// stored, and a restarted agent continues with it.
 func (r *Runner) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error {
-	if err := r.endPod(ctx, t, t.Grace); err != nil {
+	if err := r.terminatePod(ctx, t, t.Grace); err != nil {
 		r.event(t.Pod, corev1.EventTypeWarning, "FailedKillPod", "error killing pod: %v", err)
 		return err
 	}
 	r.setWaiting(t.Pod.UID, nil)
-	return r.checkStopped(ctx, t)
+	return r.verifyStopped(ctx, t)
 }
 
-// SyncTerminatingRuntimePod ends a pod of which only the runtime knows. Its
-// containers get the grace period that was written on them when they were made,
-// and their preStop hooks: the kubelet gives them one second, because it does not
-// look. If their end had begun before a restart of the agent, it goes on.
+// SyncTerminatingRuntimePod stops a pod that only the runtime knows. Its
+// containers get the grace period that was stored on them at their creation,
+// and their preStop hooks run; the kubelet gives them one second. A termination
+// that began before a restart of the agent continues with its deadline.
 func (r *Runner) SyncTerminatingRuntimePod(ctx context.Context, t podworker.Turn) error {
-	if err := r.endPod(ctx, t, writtenGrace(t)); err != nil {
+	if err := r.terminatePod(ctx, t, writtenGrace(t)); err != nil {
 		return err
 	}
-	return r.checkStopped(ctx, t)
+	return r.verifyStopped(ctx, t)
 }
 
-// endPod stops what a terminating turn has to stop. A pod without a spec has a
-// deadline of its own, because its worker knows less of its grace.
-func (r *Runner) endPod(ctx context.Context, t podworker.Turn, grace time.Duration) error {
+// terminatePod stops the pod of a terminating sync. A pod without a spec gets its own
+// deadline, because its worker does not know its grace period.
+func (r *Runner) terminatePod(ctx context.Context, t podworker.Turn, grace time.Duration) error {
 	var given *lifecycle.Deadline
 	if t.Pod != nil {
 		given = t.Deadline()
 	}
-	deadline := r.endBy(ctx, t.Status.UID, given, grace)
-	defer r.keepEnd(ctx, t.Status, deadline)()
+	deadline := r.terminationDeadline(ctx, t.Status.UID, given, grace)
+	defer r.storeDeadline(ctx, t.Status, deadline)()
 	return r.stopPod(ctx, t.Pod, t.Status, deadline, "")
 }
 
-// writtenGrace is the grace period of a pod without a spec.
+// writtenGrace returns the grace period of a pod without a spec, from its
+// containers.
 func writtenGrace(t podworker.Turn) time.Duration {
 	grace := t.Grace
 	for _, c := range t.Status.Containers {
@@ -80,19 +81,20 @@ func writtenGrace(t podworker.Turn) time.Duration {
 	return grace
 }
 
-// SyncTerminatedPod checks that nothing of the pod runs, takes away what was
-// prepared for it on the node, volumes and secrets above all, and forgets it. Its
-// dead containers, their logs and their last words are for [Runner.RemovePod].
+// SyncTerminatedPod verifies that nothing of the pod runs, releases what was
+// prepared for it on the node, such as volumes and secrets, and forgets the
+// pod. Its dead containers, their logs and termination messages remain until
+// [Runner.RemovePod].
 func (r *Runner) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error {
 	if t.Status.Running() {
 		return fmt.Errorf("pod %s: %w", t.Status.UID, ErrStillRunning)
 	}
 	unlock, err := r.clean.Lock(ctx, t.Status.UID)
 	if err != nil {
-		return fmt.Errorf("wait for another cleaner of pod %s: %w", t.Status.UID, err)
+		return fmt.Errorf("wait for another cleanup of pod %s: %w", t.Status.UID, err)
 	}
 	defer unlock()
-	if err := r.giveBack(ctx, t.Status.UID); err != nil {
+	if err := r.release(ctx, t.Status.UID); err != nil {
 		return err
 	}
 	r.Forget(t.Status.UID)
@@ -102,12 +104,12 @@ func (r *Runner) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error 
 	return nil
 }
 
-// checkStopped looks at the runtime instead of believing it.
-func (r *Runner) checkStopped(ctx context.Context, t podworker.Turn) error {
+// verifyStopped verifies in the runtime that the pod has stopped.
+func (r *Runner) verifyStopped(ctx context.Context, t podworker.Turn) error {
 	now := r.cfg.Clock.Now()
-	status, err := r.look(ctx, t.Status.UID)
+	status, err := r.refresh(ctx, t.Status.UID)
 	if err != nil {
-		return fmt.Errorf("look at pod %s after killing it: %w", t.Status.UID, err)
+		return fmt.Errorf("read the state of pod %s after killing it: %w", t.Status.UID, err)
 	}
 	if status.Running() {
 		return fmt.Errorf("pod %s: %w", t.Status.UID, ErrStillRunning)
@@ -116,7 +118,7 @@ func (r *Runner) checkStopped(ctx context.Context, t podworker.Turn) error {
 	return nil
 }
 
-func (r *Runner) look(ctx context.Context, uid types.UID) (*podcache.Status, error) {
+func (r *Runner) refresh(ctx context.Context, uid types.UID) (*podcache.Status, error) {
 	status, err := r.cfg.Refresh(ctx, uid)
 	if err == nil && (status == nil || status.Stale) {
 		err = errStale
@@ -124,14 +126,14 @@ func (r *Runner) look(ctx context.Context, uid types.UID) (*podcache.Status, err
 	return status, err
 }
 
-// stopPod ends all containers and then all sandboxes. pod is nil when only the
+// stopPod stops all containers and then all sandboxes. pod is nil if only the
 // runtime knows it.
 func (r *Runner) stopPod(ctx context.Context, pod *corev1.Pod, status *podcache.Status, deadline *lifecycle.Deadline, reason Reason) error {
 	known := pod
 	if pod == nil {
-		known = remembered(status)
+		known = podFromAnnotations(status)
 	}
-	e := r.ending(known, deadline, statusIPs(status))
+	e := r.newStopGroup(known, deadline, statusIPs(status))
 	for _, c := range status.Containers {
 		if exited(c) {
 			continue
@@ -142,7 +144,7 @@ func (r *Runner) stopPod(ctx context.Context, pod *corev1.Pod, status *podcache.
 			r.event(podspec.ContainerReference(pod, name), corev1.EventTypeNormal, lifecycle.Killing, "%s", cmp.Or(string(reason), lifecycle.StoppingMessage(name)))
 		}
 	}
-	if err := e.end(ctx); err != nil {
+	if err := e.stopAll(ctx); err != nil {
 		return err
 	}
 	// A sandbox that is not ready is stopped too: its network may still be there.
@@ -154,7 +156,7 @@ func (r *Runner) stopPod(ctx context.Context, pod *corev1.Pod, status *podcache.
 	})
 }
 
-// statusIPs are the addresses of the newest sandbox.
+// statusIPs returns the addresses of the newest sandbox.
 func statusIPs(status *podcache.Status) []string {
 	if len(status.Sandboxes) == 0 {
 		return nil
@@ -162,7 +164,8 @@ func statusIPs(status *podcache.Status) []string {
 	return sandboxIPs(status.Sandboxes[0])
 }
 
-// stopContainer stops a container; one that is gone is stopped.
+// stopContainer stops a container. It returns nil if the container does not
+// exist.
 func (r *Runner) stopContainer(ctx context.Context, name, id string, grace time.Duration) error {
 	err := r.cfg.Containers.StopContainer(ctx, id, lifecycle.StopSeconds(grace))
 	if err != nil && !criapierrors.IsNotFound(err) {
@@ -171,7 +174,7 @@ func (r *Runner) stopContainer(ctx context.Context, name, id string, grace time.
 	return nil
 }
 
-// remove removes what a plan names; all of it is tried.
+// remove removes the objects of a plan. It tries all of them.
 func (r *Runner) remove(ctx context.Context, removes []Remove) error {
 	var errs []error
 	for _, rm := range removes {
@@ -186,22 +189,23 @@ func (r *Runner) remove(ctx context.Context, removes []Remove) error {
 	return errors.Join(errs...)
 }
 
-// RemovePod removes everything of a stopped pod: from the runtime, its volumes and
-// other files, its cgroup, its log folder, and what is kept about it in memory. A
-// status with nothing but a UID is enough for what [Runner.Leftovers] found: then
-// the runtime is looked at, because an agent that has just started knows of nothing
-// what runs. It refuses a pod of which something runs, or may run because the status
-// is stale: runtimes kill what they are told to remove. What is gone already is no
-// error.
+// RemovePod removes everything of a stopped pod: its containers and sandboxes,
+// volumes and other files, cgroup, log directory, and its state in memory. For
+// a pod from [Runner.Leftovers], a status with only a UID is enough: RemovePod
+// then reads the state from the runtime, because an agent that has just started
+// does not know what runs. It returns an error for a pod that runs, or that may
+// run because the status is stale: a runtime kills a running container before
+// it removes it. Parts that do not exist are not an error.
 //
-// Volumes and cgroup go when the runtime, asked anew, shows that nothing of the pod runs,
-// also where it refuses to remove a dead container; then the rest stays, and that is the
+// Volumes and the cgroup are removed when the runtime's current state shows
+// that nothing of the pod runs, even if the runtime refuses to remove a dead
+// container. In that case the other parts remain, and RemovePod returns the
 // error.
 func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 	if len(status.Sandboxes)+len(status.Containers) == 0 && !status.Stale {
-		seen, err := r.look(ctx, status.UID)
+		seen, err := r.refresh(ctx, status.UID)
 		if err != nil {
-			return fmt.Errorf("look at pod %s before removing it: %w", status.UID, err)
+			return fmt.Errorf("read the state of pod %s before removing it: %w", status.UID, err)
 		}
 		if len(seen.Sandboxes)+len(seen.Containers) > 0 {
 			status = seen
@@ -211,7 +215,7 @@ func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 	case status.Stale:
 		return fmt.Errorf("remove pod %s: %w", status.UID, errStale)
 	case status.Running():
-		return fmt.Errorf("remove pod %s: it runs", status.UID)
+		return fmt.Errorf("remove pod %s: containers of the pod are still running", status.UID)
 	}
 	var removes []Remove
 	for _, c := range status.Containers {
@@ -222,9 +226,9 @@ func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 	}
 	refused := r.remove(ctx, removes)
 	if len(removes) > 0 {
-		seen, err := r.look(ctx, status.UID)
+		seen, err := r.refresh(ctx, status.UID)
 		if err != nil {
-			return errors.Join(refused, fmt.Errorf("look at pod %s before removing its files: %w", status.UID, err))
+			return errors.Join(refused, fmt.Errorf("read the state of pod %s before removing its files: %w", status.UID, err))
 		}
 		if seen.Running() {
 			return errors.Join(refused, fmt.Errorf("remove files of pod %s: %w", status.UID, ErrStillRunning))
@@ -232,17 +236,17 @@ func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 	}
 	unlock, err := r.clean.Lock(ctx, status.UID)
 	if err != nil {
-		return errors.Join(refused, fmt.Errorf("wait for another cleaner of pod %s: %w", status.UID, err))
+		return errors.Join(refused, fmt.Errorf("wait for another cleanup of pod %s: %w", status.UID, err))
 	}
 	defer unlock()
-	if err := errors.Join(refused, r.giveBack(ctx, status.UID)); err != nil {
+	if err := errors.Join(refused, r.release(ctx, status.UID)); err != nil {
 		return err
 	}
 	if err := removeLogs(r.cfg.LogRoot, status.UID); err != nil {
 		return err
 	}
-	// The pod's own folder is the last to go: by it Leftovers finds what an agent that
-	// is killed here has not removed.
+	// The pod's own directory is removed last: through it, Leftovers finds what
+	// is left if the agent is killed here.
 	if err := r.removeFiles(status.UID, containersFolder, hostsFile); err != nil {
 		return err
 	}
@@ -263,5 +267,5 @@ func inParallel[T any](items []T, do func(T) error) error {
 
 func podName(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
-// podID names the pod as the kubelet's messages do.
+// podID returns the pod's name in the format of the kubelet's messages.
 func podID(pod *corev1.Pod) string { return fmt.Sprintf("%s(%s)", podspec.FullName(pod), pod.UID) }

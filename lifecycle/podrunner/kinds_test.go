@@ -32,7 +32,7 @@ func ephemeral(name, image string) corev1.EphemeralContainer {
 	return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Image: image}}
 }
 
-// starts returns what was started since it was last asked.
+// starts returns what was started since its last call.
 func (b *bed) starts() (names []string) {
 	for _, call := range b.did() {
 		if name, ok := strings.CutPrefix(call, "StartContainer ns/pod/"); ok {
@@ -42,7 +42,7 @@ func (b *bed) starts() (names []string) {
 	return names
 }
 
-func TestSidecarsComeUpBeforeTheRestAndAreWaitedFor(t *testing.T) {
+func TestSidecars_StartFirstAndOthersWait(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app")
 	slow := sidecar("slow", "app")
@@ -90,7 +90,7 @@ func TestSidecarsAreStoppedLastAndInReverse(t *testing.T) {
 	require.Equal(t, []int64{9, 9, 9}, recorded.seconds)
 }
 
-func TestSidecarsEndWithThePodThatIsOver(t *testing.T) {
+func TestSidecars_StoppedWhenThePodHasEnded(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "job")
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -106,7 +106,7 @@ func TestSidecarsEndWithThePodThatIsOver(t *testing.T) {
 	require.Empty(t, b.did())
 }
 
-func TestFailedProbeKillsWithinItsOwnGraceAndStartsAnew(t *testing.T) {
+func TestFailedProbe_KillsWithinItsGraceAndRestarts(t *testing.T) {
 	t.Parallel()
 	var recorded *stops
 	e := &events{}
@@ -140,9 +140,9 @@ func TestFailedProbeKillsWithinItsOwnGraceAndStartsAnew(t *testing.T) {
 	require.Equal(t, runtimeapi.ContainerState_CONTAINER_EXITED, b.look(pod.UID).Container("app").GetState())
 }
 
-// TestFailedProbeKillsThoughItsImageIsGone: a changed container stays until the
-// new one is ready to start, one that does not work goes all the same.
-func TestFailedProbeKillsThoughItsImageIsGone(t *testing.T) {
+// TestFailedProbe_KillsAlthoughTheImageIsMissing: a changed container is kept
+// until the new one is ready to start, a failed one is killed in any case.
+func TestFailedProbe_KillsAlthoughTheImageIsMissing(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app")
 	pod.Spec.Containers[0].LivenessProbe = &corev1.Probe{}
@@ -166,8 +166,8 @@ func anewPod() *corev1.Pod {
 	return pod
 }
 
-// upAndEnded brings the pod up until the container that asks for a new beginning
-// has ended.
+// upAndEnded starts the pod and waits until the container that requests a
+// restart of all has ended.
 func (b *bed) upAndEnded(pod *corev1.Pod) {
 	b.t.Helper()
 	for range 2 {
@@ -177,9 +177,9 @@ func (b *bed) upAndEnded(pod *corev1.Pod) {
 	b.did()
 }
 
-// TestRestartOfAllContainersIsCarriedThrough although the sandbox dies, and then the
-// container is gone that asked for it.
-func TestRestartOfAllContainersIsCarriedThrough(t *testing.T) {
+// TestRestartOfAll_AlwaysCompletes although the sandbox ends, and
+// then the container that requested it is removed.
+func TestRestartOfAll_AlwaysCompletes(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), anewPod()
 	b.upAndEnded(pod)
@@ -194,7 +194,8 @@ func TestRestartOfAllContainersIsCarriedThrough(t *testing.T) {
 	require.Equal(t, []string{"init-job"}, b.starts())
 }
 
-// TestRestartOfAllContainersAfterARestartOfTheAgent: only the pod's status tells of it.
+// TestRestartOfAllContainersAfterARestartOfTheAgent: only the pod's status
+// records it.
 func TestRestartOfAllContainersAfterARestartOfTheAgent(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), anewPod()
@@ -241,9 +242,9 @@ func TestRestartOfAllContainers(t *testing.T) {
 	require.Equal(t, []string{"RemoveContainer ns/pod/app", "RemoveContainer ns/pod/init-job", "RemoveContainer ns/pod/anew"}, b.did())
 }
 
-// TestRestartOfAllGoesOnWhereItFailed: were the one that asked for it removed
-// before the rest, the rest would pass for part of the new run.
-func TestRestartOfAllGoesOnWhereItFailed(t *testing.T) {
+// TestRestartOfAll_ContinuesAfterAFailure: if the requester were removed before
+// the others, these would count as part of the new run.
+func TestRestartOfAll_ContinuesAfterAFailure(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), anewPod()
 	b.upAndEnded(pod)
@@ -256,7 +257,7 @@ func TestRestartOfAllGoesOnWhereItFailed(t *testing.T) {
 	require.Contains(t, b.starts(), "init-job")
 }
 
-func TestEphemeralContainerSharesTheProcessesOfItsTarget(t *testing.T) {
+func TestEphemeralContainer_SharesTheProcessesOfItsTarget(t *testing.T) {
 	t.Parallel()
 	created := map[string]*runtimeapi.ContainerConfig{}
 	b := newBed(t, func(c *podrunner.Config) { c.Containers = &creations{c.Containers, created} })
@@ -276,8 +277,8 @@ func TestEphemeralContainerSharesTheProcessesOfItsTarget(t *testing.T) {
 	require.Empty(t, created["alone"].GetLinux().GetSecurityContext().GetNamespaceOptions().GetTargetId())
 }
 
-// A target counts only where each container has processes of its own.
-func TestEphemeralContainerOfAPodThatSharesTheNodesProcesses(t *testing.T) {
+// A target is used only if each container has its own process namespace.
+func TestEphemeralContainer_PodInTheNodesProcessNamespace(t *testing.T) {
 	t.Parallel()
 	created := map[string]*runtimeapi.ContainerConfig{}
 	b := newBed(t, func(c *podrunner.Config) { c.Containers = &creations{c.Containers, created} })
@@ -293,7 +294,7 @@ func TestEphemeralContainerOfAPodThatSharesTheNodesProcesses(t *testing.T) {
 	require.Empty(t, options.GetTargetId())
 }
 
-// creations keeps the configurations that containers are made with.
+// creations records the configurations of created containers.
 type creations struct {
 	podrunner.Containers
 	configs map[string]*runtimeapi.ContainerConfig
@@ -308,9 +309,9 @@ func limits(memory, cpu string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourceCPU: resource.MustParse(cpu)}
 }
 
-// TestAgentThatStartsOverTouchesNothing: what runs, of every kind, is recognised,
-// and counts go on.
-func TestAgentThatStartsOverTouchesNothing(t *testing.T) {
+// TestSyncPod_RestartedAgentTouchesNothing: running containers of every kind
+// are recognized, and restart counts continue.
+func TestSyncPod_RestartedAgentTouchesNothing(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app", "crash")
 	pod.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "job"}, sidecar("proxy", "app")}
@@ -335,7 +336,7 @@ func TestAgentThatStartsOverTouchesNothing(t *testing.T) {
 	require.Equal(t, 1, podcache.RestartCount(b.look(pod.UID).Container("crash")))
 }
 
-func TestWithoutResizerNothingIsResized(t *testing.T) {
+func TestSyncPod_WithoutResizerNothingIsResized(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t, func(c *podrunner.Config) { c.Resizer = nil }), podOf(nil, "app")
 	require.NoError(t, b.sync(pod))
@@ -345,9 +346,9 @@ func TestWithoutResizerNothingIsResized(t *testing.T) {
 	require.Empty(t, b.did())
 }
 
-// TestCallsOfAPodStart: the sandbox, then create, start and at most two status
-// calls a container, its image's among them; and no list at all.
-func TestCallsOfAPodStart(t *testing.T) {
+// TestSyncPod_CallsOfAPodStart: the sandbox, then create, start and at most two status
+// calls per container, including that of its image; and no list.
+func TestSyncPod_CallsOfAPodStart(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app", "stubborn", "job")
 	pod.Spec.InitContainers = []corev1.Container{sidecar("proxy", "app")}
@@ -365,7 +366,7 @@ func TestCallsOfAPodStart(t *testing.T) {
 	}, calls)
 }
 
-// TestPullsOverlap: with each other and with the making of the sandbox.
+// TestPullsOverlap: with each other and with the creation of the sandbox.
 func TestPullsOverlap(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bed) {
@@ -380,8 +381,8 @@ func TestPullsOverlap(t *testing.T) {
 	})
 }
 
-// TestPullsEndWithTheirTurn: no goroutine stays behind a sandbox that can't be made.
-func TestPullsEndWithTheirTurn(t *testing.T) {
+// TestPulls_EndWithTheirSync: no goroutine is left after a failed sandbox.
+func TestPulls_EndWithTheirSync(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "crash")
 	require.NoError(t, b.node.Fail("PullImage", fakecri.Fault{Hang: true}))
@@ -390,7 +391,7 @@ func TestPullsEndWithTheirTurn(t *testing.T) {
 	require.Empty(t, b.runner.Waiting(pod.UID), "a pull that we ended is no failure")
 }
 
-func TestCountsGoOnFromTheLogs(t *testing.T) {
+func TestAttempts_ContinueFromTheLogs(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		files []string
@@ -414,7 +415,7 @@ func TestCountsGoOnFromTheLogs(t *testing.T) {
 	}
 }
 
-func TestCountsDoNotLeaveTheLogRoot(t *testing.T) {
+func TestAttempts_LinksOutOfTheLogRootAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app")
 	elsewhere := t.TempDir()

@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
-// LogDirectory returns the folder of the pod's container logs under root, in
+// LogDirectory returns the directory of the pod's container logs under root, in
 // the kubelet's layout.
 func LogDirectory(root string, pod *corev1.Pod) string {
 	return filepath.Join(root, logFolder(pod.Namespace, pod.Name, pod.UID))
@@ -26,26 +26,26 @@ func logFolder(namespace, name string, uid types.UID) string {
 	return strings.Join([]string{namespace, name, string(uid)}, "_")
 }
 
-// containerLogPath is relative to the sandbox's log directory.
+// containerLogPath returns a path relative to the sandbox's log directory.
 func containerLogPath(name string, attempt uint32) string {
 	return filepath.Join(name, fmt.Sprintf("%d.log", attempt))
 }
 
-// makeLogs makes the pod's log folder, or one below it, one level a name. Names come from
-// manifests, so they are not trusted to be that; nor is what lies below the root,
-// which pods may be able to write to, trusted to hold no symbolic links.
-func (t *turn) makeLogs(below ...string) error {
+// makeLogs creates the pod's log directory, or a directory in it with one level
+// for each name. Names come from manifests and are checked. Pods may be able to
+// write below the root, so symbolic links there are not followed.
+func (t *podSync) makeLogs(below ...string) error {
 	if t.cfg.LogRoot == "" {
 		return nil
 	}
 	names := append([]string{logFolder(t.pod.Namespace, t.pod.Name, t.pod.UID)}, below...)
 	if err := makeFolders(t.cfg.LogRoot, 0o755, names...); err != nil {
-		return fmt.Errorf("make log directory: %w", err)
+		return fmt.Errorf("create log directory: %w", err)
 	}
 	return nil
 }
 
-// makeFolders makes folders below root, and root.
+// makeFolders creates root and directories below it.
 func makeFolders(root string, mode fs.FileMode, names ...string) error {
 	folder, err := makeAndOpen(root, mode, names...)
 	if err != nil {
@@ -54,8 +54,8 @@ func makeFolders(root string, mode fs.FileMode, names ...string) error {
 	return folder.Close()
 }
 
-// makeAndOpen makes folders below root, and root, and opens the last of them. A link in
-// the place of one is an error, also one to another pod's. The caller closes the folder.
+// makeAndOpen creates root and directories below it, and opens the last one. A
+// link in place of a directory is an error. The caller closes the directory.
 func makeAndOpen(root string, mode fs.FileMode, names ...string) (*os.Root, error) {
 	if err := checkFolders(names...); err != nil {
 		return nil, err
@@ -80,9 +80,10 @@ func makeAndOpen(root string, mode fs.FileMode, names ...string) (*os.Root, erro
 	return folder, nil
 }
 
-// linkLog makes the link to a container's log by which log shippers find it. A runtime
-// that keeps no log file needs none. A container runs without its link, too.
-func (t *turn) linkLog(ctx context.Context, container string, attempt uint32, id string) {
+// linkLog creates the link to a container's log that log shippers read. If the
+// runtime keeps no log file, no link is created. A failure does not stop the
+// container.
+func (t *podSync) linkLog(ctx context.Context, container string, attempt uint32, id string) {
 	if t.cfg.ContainerLogs == "" {
 		return
 	}
@@ -99,12 +100,13 @@ func (t *turn) linkLog(ctx context.Context, container string, attempt uint32, id
 		err = os.Symlink(log, filepath.Join(t.cfg.ContainerLogs, name))
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		t.cfg.Logger.WarnContext(ctx, "linking the log of a container failed", "pod", podName(t.pod), "container", container, "containerID", id, "err", err)
+		t.cfg.Logger.WarnContext(ctx, "could not create the link to a container's log", "pod", podName(t.pod), "container", container, "containerID", id, "err", err)
 	}
 }
 
-// removeLogs removes a pod's log folder, with the same caution. It is found by its
-// UID: of a pod that has nothing in the runtime any more nobody knows the names.
+// removeLogs removes a pod's log directory, without following links. It is
+// found by the pod's UID, because the names of a pod that is not in the runtime
+// are unknown.
 func removeLogs(root string, uid types.UID) (err error) {
 	if root == "" {
 		return nil
@@ -114,30 +116,30 @@ func removeLogs(root string, uid types.UID) (err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("remove logs: %w", err)
+		return fmt.Errorf("remove logs of a pod: %w", err)
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	folders, err := safeopen.ReadNames(dir, ".")
 	if err != nil {
-		return fmt.Errorf("remove logs: %w", err)
+		return fmt.Errorf("remove logs of a pod: %w", err)
 	}
 	for _, folder := range folders {
-		// No namespace and no name has an underscore in it.
+		// Namespaces and names contain no underscore.
 		if names := strings.SplitN(folder, "_", 3); len(names) < 3 || names[2] != string(uid) {
 			continue
 		}
 		if err := dir.RemoveAll(folder); err != nil {
-			return fmt.Errorf("remove logs: %w", err)
+			return fmt.Errorf("remove logs of a pod: %w", err)
 		}
 	}
 	return nil
 }
 
-// checkFolders refuses what is not the name of one folder.
+// checkFolders returns an error if a name is not that of a single directory.
 func checkFolders(names ...string) error {
 	for _, name := range names {
 		if name == "." || filepath.Base(name) != name || !filepath.IsLocal(name) {
-			return fmt.Errorf("%q is not the name of a folder", name)
+			return fmt.Errorf("%q is not the name of a directory", name)
 		}
 	}
 	return nil

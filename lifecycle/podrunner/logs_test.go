@@ -11,7 +11,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// TestLinksToLogs are where log shippers look, for each instance of a container.
+// TestLinksToLogs: for each instance of a container there is a link for log
+// shippers.
 func TestLinksToLogs(t *testing.T) {
 	t.Parallel()
 	links := filepath.Join(t.TempDir(), "log", "containers")

@@ -21,13 +21,13 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// TestPlansConverge carries plans out on random pods while containers, sandboxes
-// and whole nodes die under them, probes fail, resources change and ephemeral
-// containers come, and then leaves them in peace: the plan must come to "nothing
-// to do" in a few turns, nothing may run then that the spec does not name, and no
-// container may ever be started twice for one attempt (the node refuses the second
-// of a name), nor an ephemeral one twice at all. Then it is taken down, and nothing
-// is left of it.
+// TestPlansConverge carries out plans on random pods while containers,
+// sandboxes and nodes fail, probes fail, resources change and ephemeral
+// containers are added. Then the disturbances stop: within a few syncs the plan
+// must be "nothing to do", and no container may run that is not in the spec. No
+// container may ever be started twice for one attempt (the node rejects a
+// second one of a name), nor an ephemeral one twice at all. Finally the pod is
+// removed, and nothing of it is left.
 func TestPlansConverge(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -57,7 +57,7 @@ func TestPlansConverge(t *testing.T) {
 	}
 }
 
-// checkEnd: what is told to end does, and leaves nothing anywhere.
+// checkEnd: a pod that is terminated ends, and leaves nothing behind.
 func (s *supplied) checkEnd(pod *corev1.Pod, seed uint64) {
 	s.t.Helper()
 	require.Empty(s.t, s.held.left(), "seed %d: leases", seed)
@@ -78,7 +78,7 @@ func (s *supplied) checkEnd(pod *corev1.Pod, seed uint64) {
 	require.Empty(s.t, logs, "seed %d", seed)
 }
 
-// checkSettled: only what the spec names runs, with the resources that it asks for.
+// checkSettled: only containers in the spec run, with the requested resources.
 func (b *bed) checkSettled(pod *corev1.Pod, seed uint64) {
 	b.t.Helper()
 	names := map[string]int64{}
@@ -97,8 +97,8 @@ func (b *bed) checkSettled(pod *corev1.Pod, seed uint64) {
 	}
 }
 
-// checkUp: with Always everything runs that does not end, and sidecars do as long
-// as anything does.
+// checkUp: with Always every container runs that does not end, and sidecars run
+// as long as any container does.
 func (b *bed) checkUp(pod *corev1.Pod, seed uint64) {
 	b.t.Helper()
 	status, any := b.look(pod.UID), false
@@ -117,8 +117,8 @@ func (b *bed) checkUp(pod *corev1.Pod, seed uint64) {
 	}
 }
 
-// checkStartedOnce looks at all calls: one start an id, one an ephemeral
-// container, and the first of the init containers in their order.
+// checkStartedOnce checks all calls: one start per ID, one per ephemeral
+// container, and the first starts of init containers in order.
 func (b *bed) checkStartedOnce(pod *corev1.Pod, seed uint64) {
 	b.t.Helper()
 	started := map[string]bool{}
@@ -143,8 +143,8 @@ func (b *bed) checkStartedOnce(pod *corev1.Pod, seed uint64) {
 	}
 }
 
-// randomPod has no program that ends by itself and is restarted for ever: such a
-// pod never settles.
+// randomPod returns a pod without a program that ends by itself and is
+// restarted for ever: such a pod never reaches a stable state.
 func randomPod(random *rand.Rand) *corev1.Pod {
 	policies := []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}
 	pod := testPod()
@@ -183,7 +183,7 @@ func randomPod(random *rand.Rand) *corev1.Pod {
 	return pod
 }
 
-// disturb lets something happen to the node.
+// disturb makes something fail on the node.
 func disturb(t *testing.T, random *rand.Rand, b *bed, pod *corev1.Pod) {
 	t.Helper()
 	status := b.look(pod.UID)

@@ -14,8 +14,9 @@ import (
 
 const etcHostsPath = "/etc/hosts"
 
-// mounts returns the container's mounts: those that allocators give it, its volumes, its
-// hosts file and the file for its last words. Of two at one path the later is on top.
+// mounts returns the container's mounts: those of its Injection, its volumes,
+// its hosts file and its termination message file. If two have the same path,
+// the later one is on top.
 func mounts(pod *corev1.Pod, c *corev1.Container, in Instance, node Node, vars *variables) ([]*runtimeapi.Mount, error) {
 	var out []*runtimeapi.Mount
 	for _, m := range in.Mounts {
@@ -46,7 +47,7 @@ func mounts(pod *corev1.Pod, c *corev1.Container, in Instance, node Node, vars *
 	return out, nil
 }
 
-// absolute is a path in the container, which may have been given from its root.
+// absolute returns a path in the container; a relative path starts at its root.
 func absolute(file string) string {
 	if path.IsAbs(file) {
 		return file
@@ -54,7 +55,7 @@ func absolute(file string) string {
 	return path.Join("/", file)
 }
 
-// mounter turns a container's volumeMounts into mounts.
+// mounter converts a container's volumeMounts to mounts.
 type mounter struct {
 	pod       *corev1.Pod
 	container *corev1.Container
@@ -100,8 +101,8 @@ func (v mounter) mount(index int) (*runtimeapi.Mount, error) {
 	return m, nil
 }
 
-// prepare has a part of a volume prepared. What is wrong is not said: a status must
-// not tell about the node's files.
+// prepare prepares a sub-path of a volume. The text of the error does not
+// contain the cause, because a status must not reveal the node's files.
 func (v mounter) prepare(m SubPathMount) (string, error) {
 	text := fmt.Sprintf("failed to prepare subPath for volumeMount %q of container %q", m.Volume, m.Container)
 	if v.instance.SubPath == nil {
@@ -114,7 +115,7 @@ func (v mounter) prepare(m SubPathMount) (string, error) {
 	return hostPath, nil
 }
 
-// hiddenError has a cause that is for logs only.
+// hiddenError has a cause that is only for logs.
 type hiddenError struct {
 	text  string
 	cause error
@@ -159,7 +160,7 @@ func propagation(mode *corev1.MountPropagationMode) (runtimeapi.MountPropagation
 	}
 }
 
-// recursiveReadOnly says whether mounts below the mount are to be read-only as
+// recursiveReadOnly reports whether mounts below the mount are read-only as
 // well (KEP-3857).
 func recursiveReadOnly(vm *corev1.VolumeMount, supported bool) (bool, error) {
 	mode := corev1.RecursiveReadOnlyDisabled
@@ -192,13 +193,13 @@ func volumeNamed(pod *corev1.Pod, name string) *corev1.Volume {
 	return nil
 }
 
-// readOnlyVolume says that containers can't write to a volume of this kind,
-// whatever they ask for: what the agent keeps up to date is the agent's.
+// readOnlyVolume reports whether volumes of this type are always read-only in
+// containers: the agent updates their contents.
 func readOnlyVolume(v *corev1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil || v.Image != nil
 }
 
-// devices returns what the container gets of the node's devices.
+// devices returns the node's devices that the container gets.
 func devices(pod *corev1.Pod, c *corev1.Container, in Instance) ([]*runtimeapi.Device, error) {
 	out := slices.Clone(in.Devices)
 	for _, d := range c.VolumeDevices {

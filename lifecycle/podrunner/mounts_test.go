@@ -149,7 +149,7 @@ func TestMountsOfAnInstance(t *testing.T) {
 	require.ErrorIs(t, err, cause, "for logs")
 }
 
-// FuzzSubPath looks for a subPath that is let through and leads out of a volume.
+// FuzzSubPath searches for an accepted subPath that leads out of a volume.
 func FuzzSubPath(f *testing.F) {
 	for _, s := range []string{"", "a", "a/b", "..", "a/..", "/a", "a//..//b", "./..", "$(A)/..", "$(A)$(A)", "\x00", "...", "a/.."} {
 		f.Add(s, s)
@@ -215,6 +215,6 @@ func TestStopSignal(t *testing.T) {
 	for _, name := range []corev1.Signal{"", "TERM", "RUNTIME_DEFAULT"} {
 		c := &corev1.Container{Lifecycle: &corev1.Lifecycle{StopSignal: &name}}
 		_, err := podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{}, testNode())
-		require.ErrorContains(t, err, "is no signal")
+		require.ErrorContains(t, err, "is not a signal")
 	}
 }

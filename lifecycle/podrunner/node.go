@@ -8,77 +8,78 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Node is what a pod's configuration takes from its node and agent. Its zero
-// value is a node of which nothing is known: what needs more is refused. A [Runner]
-// makes it of its Config.
+// Node describes the node and agent to functions that configure pods. Its zero
+// value is a node about which nothing is known; pods that need more are
+// rejected. A [Runner] builds it from its Config.
 type Node struct {
-	// Policy has the agent's settings.
+	// Policy keepsAlive the agent's settings.
 	Policy
-	// Facts are what the node is now.
+	// Facts are the current facts about the node.
 	Facts
 
 	// Agent, LogRoot and SeccompRoot are those of [Config].
 	Agent, LogRoot, SeccompRoot string
-	// CgroupParent returns the cgroup in which the pod's sandbox and containers
-	// go. Nil, or empty: where the runtime puts them.
+	// CgroupParent returns the parent cgroup of the pod's sandbox and
+	// containers. Nil or empty: the runtime chooses it.
 	CgroupParent func(*corev1.Pod) string
-	// UserNamespace returns the IDs that the pod has in the host's numbers;
-	// [IDRanges.Lookup] fits. Nil: pods can't have user namespaces.
+	// UserNamespace returns the pod's IDs on the host; [IDRanges.Lookup]
+	// implements it. Nil: pods can't have user namespaces.
 	UserNamespace func(types.UID) (IDRange, bool)
 }
 
-// Facts are what a node is, which may change while its agent runs. The zero value is a
-// node of which nothing is known.
+// Facts describe a node; they may change while the agent runs. The zero value
+// is a node about which nothing is known.
 type Facts struct {
-	// Name and IPs are the node's, the primary address first.
+	// Name and IPs are those of the node, the primary address first.
 	Name string
 	IPs  []string
 	// MemoryCapacityBytes is the node's memory.
 	MemoryCapacityBytes int64
-	// Allocatable is what the node has for pods; a resourceFieldRef to a limit
-	// that is not set shows it.
+	// Allocatable are the node's allocatable resources; a resourceFieldRef to a
+	// missing limit returns them.
 	Allocatable corev1.ResourceList
-	// Objects are the ConfigMaps and Secrets that environments refer to. Nil:
-	// there are none.
+	// Objects reads the ConfigMaps and Secrets that environments refer to. Nil:
+	// none exist.
 	Objects podspec.Objects
-	// Services returns the services of a namespace, for the variables that containers
-	// get for them. An error keeps the container from being created, such as that the
-	// services are not known yet. Nil: the node is in no cluster, and there are none.
+	// Services returns the services of a namespace, for the environment
+	// variables of containers. An error, for example because the services are
+	// not known yet, prevents the creation of the container. Nil: the node is
+	// not in a cluster and has no services.
 	Services func(namespace string) ([]*corev1.Service, error)
 	// DNS is the node's own DNS configuration.
 	DNS DNS
-	// HostsFile is the content of the node's own /etc/hosts, for pods in its
+	// HostsFile is the content of the node's /etc/hosts, for pods in its
 	// network.
 	HostsFile []byte
-	// Cgroups is what the node's cgroups can limit.
+	// Cgroups describes which resources the node's cgroups can limit.
 	Cgroups Cgroups
-	// AppArmor and SELinux report that the kernel enforces them.
+	// AppArmor and SELinux report whether the kernel enforces them.
 	AppArmor, SELinux bool
-	// RuntimeHandler returns the handler of a runtime class. Nil: there are no
-	// runtime classes.
+	// RuntimeHandler returns the handler of a runtime class. Nil: no runtime
+	// classes exist.
 	RuntimeHandler func(className string) (string, error)
-	// Handler returns what a runtime handler can do, as the runtime's Status shows
-	// it. Nil: nothing that is optional.
+	// Handler returns the features of a runtime handler, from the runtime's
+	// Status. Nil: no optional features.
 	Handler func(handler string) *runtimeapi.RuntimeHandlerFeatures
-	// Runtime is what the runtime can do besides. Nil: nothing that is optional.
+	// Runtime has the other features of the runtime. Nil: no optional features.
 	Runtime *runtimeapi.RuntimeFeatures
 }
 
-// Cgroups is what a node's cgroups can limit. The zero value is cgroup v1 without swap
-// accounting and without huge pages.
+// Cgroups describes what a node's cgroups can limit. The zero value is cgroup
+// v1 without swap accounting and without huge pages.
 type Cgroups struct {
-	// V2 reports that the node has the unified hierarchy.
+	// V2 reports whether the node has cgroup v2.
 	V2 bool
-	// SwapAccounting reports that the kernel can limit swap. Containers get none of
-	// it then, but for those to which [Limits].LimitedSwap gives some.
+	// SwapAccounting reports whether the kernel can limit swap. If so,
+	// containers get no swap except what [Limits].LimitedSwap gives them.
 	SwapAccounting bool
-	// SwapCapacityBytes is the node's swap.
+	// SwapCapacityBytes is the size of the node's swap.
 	SwapCapacityBytes int64
-	// HugePageSizes are the sizes of huge pages that the node has, in bytes.
+	// HugePageSizes are the huge page sizes of the node, in bytes.
 	HugePageSizes []int64
 }
 
-// features are what the pod's runtime handler can do.
+// features returns the features of the pod's runtime handler.
 func (n Node) features(pod *corev1.Pod) *runtimeapi.RuntimeHandlerFeatures {
 	handler, err := RuntimeHandler(pod, n)
 	if err != nil || n.Handler == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// TestRunner_WithoutLogRoot: containers run without logs, and nothing is looked for in
-// the folder that the agent was started in.
+// TestRunner_WithoutLogRoot: containers run without logs, and the agent's
+// working directory is not searched.
 func TestRunner_WithoutLogRoot(t *testing.T) {
 	t.Parallel()
 	made := &configs{}

@@ -13,7 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-func TestTheObserverIsToldOfEveryTryToStartSomething(t *testing.T) {
+func TestObserver_EveryAttemptToStart(t *testing.T) {
 	t.Parallel()
 	var told []string
 	watch := func(c *podrunner.Config) {

@@ -19,9 +19,9 @@ import (
 
 //go:generate go run go.uber.org/mock/mockgen@v0.6.0 -typed -package podrunner_test -destination mock_test.go github.com/kubeparts/kubeparts/lifecycle/podrunner Sandboxes,Containers
 
-// TestContainersGoBeforeTheirSandbox: a sandbox that is stopped first takes the
-// containers' network away while they are still saying goodbye.
-func TestContainersGoBeforeTheirSandbox(t *testing.T) {
+// TestStopPod_ContainersBeforeTheirSandbox: stopping the sandbox first would
+// remove the containers' network while they shut down.
+func TestStopPod_ContainersBeforeTheirSandbox(t *testing.T) {
 	t.Parallel()
 	ctrl := gomock.NewController(t)
 	sandboxes, containers := NewMockSandboxes(ctrl), NewMockContainers(ctrl)

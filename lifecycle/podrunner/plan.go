@@ -12,46 +12,52 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// Input is what a plan is made from. Only Pod and Status are required; each of
-// the others takes a part of the kubelet's behaviour away where it is missing.
+// Input is the input of [Plan]. Only Pod and Status are required; each missing
+// other field disables a part of the kubelet's behaviour.
 type Input struct {
-	// Pod is the desired pod. Its resources are those that were allocated to it.
+	// Pod is the desired pod, with the resources that were allocated to it.
 	Pod *corev1.Pod
-	// Status is what the runtime shows of it.
+	// Status is the pod's state in the runtime.
 	Status *podcache.Status
-	// Backoff says whether a container that ended at since must wait, until
-	// when, and with which delay; lifecycle.Backoff.Until fits. Nil: nobody waits.
+	// Backoff reports whether a container that ended at since must wait, until
+	// when, and with which delay; lifecycle.Backoff.Until implements it. Nil:
+	// no back-off.
 	Backoff func(key string, since time.Time) (until time.Time, delay time.Duration, waiting bool)
-	// Probes says what probing found of the container of that id. Nil: nobody
-	// probes, so that none fails and each has started as soon as it runs.
+	// Probes returns the probe results of the container with that ID. Nil:
+	// there is no probing, so no probe fails and each container has started as
+	// soon as it runs.
 	Probes func(id string) ProbeResults
-	// Attempts is the restart count of the next instance of a container of which
-	// the runtime shows none: it may have forgotten them. Nil: it never has.
+	// Attempts returns the restart count of the next instance of a container
+	// without instances in the runtime, because they may have been removed.
+	// Nil: the count is 0.
 	Attempts func(name string) uint32
-	// Restarting is Restarting of the pod's last plan, or, for the first one of an
-	// agent, whether its condition AllContainersRestarting is True.
+	// Restarting is [Actions].Restarting of the pod's last plan. For the first
+	// plan of an agent it is whether the pod's condition
+	// AllContainersRestarting is True.
 	Restarting bool
-	// Resources are what containers are to have. Zero: nothing is resized.
+	// Resources are the desired resources of containers. Zero: nothing is
+	// resized.
 	Resources Resources
-	// Pinnings are the cpusets of running containers, by container ID. That of any other
-	// stays as it is.
+	// Pinnings are the cpusets of running containers, by container ID. Those of
+	// other containers do not change.
 	Pinnings map[string]Pinning
 }
 
-// Plan computes what must be done to bring the pod from what the runtime shows
-// to what its spec says. It is pure but for what the functions in its input
-// read; it neither changes nor keeps its input.
+// Plan computes the actions that make the pod match its spec. It is pure except
+// for the functions in its input; it neither modifies nor retains its input.
 //
-// The rules are the kubelet's. One sandbox, which is made anew when it is gone,
-// not ready, without an address or of another network mode. Ephemeral containers
-// as soon as it is there, each once. Init containers one after the other, each
-// until it has ended well, or, a sidecar, until it has started; those go on, and
-// come again, for as long as the pod does (KEP-753). Then all regular
-// containers. What ended comes again as policy and rules say (KEP-5307), after
-// its back-off; what fails its probes or has another spec is replaced; what only
-// has other resources is resized in place (KEP-1287). When all regular containers
-// are done the pod is over, and its sidecars are stopped with it. A rule that
-// asks for it begins the whole pod anew in its sandbox (KEP-5532).
+// The rules are the kubelet's. A pod has one sandbox. A new one is created if
+// it is gone, not ready, without an address, or of another network mode.
+// Ephemeral containers start as soon as it is ready, each once. Init containers
+// run one after the other: each must succeed or, if it is a sidecar, have
+// started before the next one starts. Sidecars keep running, and are restarted,
+// as long as the pod runs (KEP-753). Then all regular containers start. A
+// container that ended is restarted according to its policy and rules
+// (KEP-5307), after its back-off. A container that fails its probes or has
+// another spec is replaced. If only its resources differ, it is resized in
+// place (KEP-1287). When all regular containers have ended for good, the pod
+// has ended, and its sidecars are stopped. A restart rule may restart the whole
+// pod in its sandbox (KEP-5532).
 func Plan(in Input) Actions {
 	p := planner{Input: in}
 	p.sandbox()
@@ -61,18 +67,18 @@ func Plan(in Input) Actions {
 	case restarting && p.CreateSandbox == "":
 		p.restartAll()
 		return p.Actions
-	case !restarting && p.over():
-		p.StopPod, p.CreateSandbox, p.SandboxAttempt = p.overReason(), "", 0
+	case !restarting && p.hasEnded():
+		p.StopPod, p.CreateSandbox, p.SandboxAttempt = p.stopReason(), "", 0
 	default:
 		if len(p.Status.Sandboxes)+len(p.live()) > 0 {
-			p.StopPod = p.CreateSandbox // a dead sandbox, too, still holds its address
+			p.StopPod = p.CreateSandbox // a dead sandbox also still has its address
 		}
 		p.ephemeralContainers()
 		if !restarting && p.initContainers() {
 			p.regularContainers()
 		}
 		p.resizes()
-		p.holdSandbox()
+		p.delaySandbox()
 	}
 	if p.StopPod == "" {
 		p.strays()
@@ -82,8 +88,8 @@ func Plan(in Input) Actions {
 	return p.Actions
 }
 
-// planner gathers the actions. While a new sandbox is wanted no container of
-// the old one counts as running.
+// planner collects the actions. If a new sandbox is needed, no container of the
+// old one counts as running.
 type planner struct {
 	Input
 	Actions
@@ -92,7 +98,7 @@ type planner struct {
 func (p *planner) regularContainers() {
 	for i := range p.Pod.Spec.Containers {
 		c := &p.Pod.Spec.Containers[i]
-		s := p.here(c.Name)
+		s := p.current(c.Name)
 		if (s == nil || !running(s)) && p.done(c) {
 			continue
 		}
@@ -100,8 +106,9 @@ func (p *planner) regularContainers() {
 	}
 }
 
-// here returns the newest container of that name if it is in the sandbox in use.
-func (p *planner) here(name string) *runtimeapi.ContainerStatus {
+// current returns the newest container of that name if it is in the current
+// sandbox.
+func (p *planner) current(name string) *runtimeapi.ContainerStatus {
 	if p.CreateSandbox != "" {
 		return nil
 	}
@@ -122,15 +129,15 @@ func (p *planner) live() []*runtimeapi.ContainerStatus {
 	return live
 }
 
-// runs says whether anything of the pod runs or may run.
+// runs reports whether anything of the pod runs or may run.
 func (p *planner) runs() bool { return p.Status.Running() || len(p.live()) > 0 }
 
-// kills says whether s is to be stopped.
+// kills reports whether the plan stops s.
 func (p *planner) kills(s *runtimeapi.ContainerStatus) bool {
 	return slices.ContainsFunc(p.Kill, func(k Kill) bool { return k.ID == s.GetId() })
 }
 
-// retry asks for another plan at the given time.
+// retry requests another plan at the given time.
 func (p *planner) retry(at time.Time) {
 	if p.RetryAt.IsZero() || at.Before(p.RetryAt) {
 		p.RetryAt = at
@@ -147,9 +154,9 @@ func (p *planner) wait(name, reason, message string) {
 // endOf returns when s, which has exited, ended.
 func endOf(s *runtimeapi.ContainerStatus) time.Time { return time.Unix(0, s.GetFinishedAt()) }
 
-// lastEnd returns when the newest instance of that name that has exited ended, also one
-// whose start was broken off; zero if none has. Restarts back off from there, as in the
-// kubelet.
+// lastEnd returns when the newest exited instance of that name ended, also one
+// whose start was interrupted; zero if no instance has exited. The restart back-off
+// counts from then, as in the kubelet.
 func (p *planner) lastEnd(name string) time.Time {
 	for _, s := range p.Status.Containers {
 		if podcache.ContainerName(s) == name && s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
@@ -159,12 +166,12 @@ func (p *planner) lastEnd(name string) time.Time {
 	return time.Time{}
 }
 
-// exited says that s ran and has ended.
+// exited reports whether s ran and has ended.
 func exited(s *runtimeapi.ContainerStatus) bool {
 	return s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && !podcache.BrokenOff(s)
 }
 
-// unstarted says that s has never run.
+// unstarted reports whether s has never run.
 func unstarted(s *runtimeapi.ContainerStatus) bool {
 	return s.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED || podcache.BrokenOff(s)
 }
@@ -173,15 +180,16 @@ func running(s *runtimeapi.ContainerStatus) bool {
 	return s.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
 }
 
-// dead says that nothing of s runs: it has ended or was never started.
+// dead reports whether s does not run: it has ended or was never started.
 func dead(s *runtimeapi.ContainerStatus) bool {
 	return exited(s) || unstarted(s)
 }
 
-// mayRun says that s runs, or that nobody knows.
+// mayRun reports whether s runs or may run.
 func mayRun(s *runtimeapi.ContainerStatus) bool { return !dead(s) }
 
-// unknown says that s is in a state that says nothing, or that no CRI has.
+// unknown reports whether s is in an unknown state, or in a state that the CRI does
+// not define.
 func unknown(s *runtimeapi.ContainerStatus) bool { return mayRun(s) && !running(s) }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

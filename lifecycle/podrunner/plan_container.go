@@ -13,19 +13,19 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// ProbeResults is what probes found of one instance of a container. The zero
-// value is that of one whose startup probe has not succeeded yet.
+// ProbeResults are the probe results of one instance of a container. The zero
+// value means that its startup probe has not succeeded yet.
 type ProbeResults struct {
-	// Started says that its startup probe has succeeded. It does not matter where
-	// there is none.
+	// Started reports whether its startup probe has succeeded. It is ignored if
+	// there is no such probe.
 	Started bool
-	// StartupFailed and LivenessFailed say that the probe failed as often as it
-	// may. Both matter only while the instance runs.
+	// StartupFailed and LivenessFailed report whether the probe has reached its
+	// failure threshold. Both are used only while the instance runs.
 	StartupFailed, LivenessFailed bool
 }
 
-// container plans what to do with c, whose newest instance in the sandbox is s,
-// nil if there is none.
+// container plans the actions for c, whose newest instance in the sandbox is s,
+// or nil.
 func (p *planner) container(c *corev1.Container, kind ContainerKind, s *runtimeapi.ContainerStatus) {
 	last := p.Status.Container(c.Name)
 	start := Start{Name: c.Name, Kind: kind, Reason: "it has not run yet", After: p.lastEnd(c.Name)}
@@ -34,7 +34,7 @@ func (p *planner) container(c *corev1.Container, kind ContainerKind, s *runtimea
 		start.Reason = "its sandbox is new"
 	} else if p.Attempts != nil {
 		if start.Attempt = p.Attempts(c.Name); start.Attempt > 0 {
-			start.Reason = "it has run before, but is gone"
+			start.Reason = "it ran before, but is no longer in the runtime"
 		}
 	}
 	var instead []Remove
@@ -45,7 +45,7 @@ func (p *planner) container(c *corev1.Container, kind ContainerKind, s *runtimea
 			return
 		}
 	case unstarted(s):
-		instead = again(&start, s, changed(c, s))
+		instead = resumeStart(&start, s, changed(c, s))
 	case exited(s):
 		if !podspec.ShouldRestart(p.Pod, c, s.GetExitCode()) {
 			return
@@ -58,7 +58,8 @@ func (p *planner) container(c *corev1.Container, kind ContainerKind, s *runtimea
 	p.start(c, start, instead)
 }
 
-// start plans the start of c, and before it the removals, unless it backs off.
+// start plans the start of c, and before it the given removals, unless it backs
+// off.
 func (p *planner) start(c *corev1.Container, start Start, instead []Remove) {
 	if start.After.IsZero() || !p.backsOff(c, start.After) {
 		p.Remove = append(p.Remove, instead...)
@@ -66,13 +67,14 @@ func (p *planner) start(c *corev1.Container, start Start, instead []Remove) {
 	}
 }
 
-// again completes the start of s, which was made but never ran: as the same attempt, at
-// once, in its place if it can't be used any more. One that was broken off backs off like one
-// that ended: not the first time, but its agent may never have the time that it takes.
-func again(start *Start, s *runtimeapi.ContainerStatus, changed bool) (instead []Remove) {
+// resumeStart completes the start of s, which was created but never ran. It uses the
+// same attempt and, if s can't be used any more, removes it. If its start was
+// interrupted, it backs off like an ended container, because every start of it
+// might take longer than the agent runs.
+func resumeStart(start *Start, s *runtimeapi.ContainerStatus, changed bool) (instead []Remove) {
 	start.Attempt = uint32(podcache.RestartCount(s))
 	if podcache.BrokenOff(s) {
-		start.Reason = "its start was broken off"
+		start.Reason = "its start was interrupted"
 		return []Remove{{ID: s.GetId(), Name: start.Name, Reason: start.Reason}}
 	}
 	start.Reason, start.After = "it was created but not started", time.Time{}
@@ -83,14 +85,14 @@ func again(start *Start, s *runtimeapi.ContainerStatus, changed bool) (instead [
 	return nil
 }
 
-// replace plans the end of s, which runs, if something is wrong with it, and
-// says whether another one is to start in its place.
+// replace plans to stop s, which runs, if something is wrong with it. It
+// reports whether another instance must start in its place.
 func (p *planner) replace(c *corev1.Container, start *Start, s *runtimeapi.ContainerStatus) bool {
-	cause, what := p.wrong(c, start.Kind, s)
+	cause, what := p.replaceCause(c, start.Kind, s)
 	if cause == CauseNone {
 		return false
 	}
-	again := !cause.probe() || comesAgain(p.Pod, c)
+	again := !cause.probe() || restartsAfterProbe(p.Pod, c)
 	reason := "Container " + c.Name + " " + what
 	switch {
 	case cause == CauseResize:
@@ -104,10 +106,10 @@ func (p *planner) replace(c *corev1.Container, start *Start, s *runtimeapi.Conta
 	return again
 }
 
-// wrong says why s, which runs, can't go on as it is: what is wrong with its
-// definition counts before what its probes say. Nothing is wrong with an init container
-// that is to end, and with a sidecar only its startup probe until it has started.
-func (p *planner) wrong(c *corev1.Container, kind ContainerKind, s *runtimeapi.ContainerStatus) (cause Cause, what string) {
+// replaceCause returns why s, which runs, must be stopped. A changed definition takes
+// precedence over probes. Init containers that must end are never stopped for
+// this, and sidecars only for their startup probe until they have started.
+func (p *planner) replaceCause(c *corev1.Container, kind ContainerKind, s *runtimeapi.ContainerStatus) (cause Cause, what string) {
 	var found ProbeResults
 	if p.Probes != nil {
 		found = p.Probes(s.GetId())
@@ -129,16 +131,16 @@ func (p *planner) wrong(c *corev1.Container, kind ContainerKind, s *runtimeapi.C
 	}
 }
 
-// comesAgain says whether c is started again after its probe had it killed. No
-// rule is asked: there is no exit code yet.
-func comesAgain(pod *corev1.Pod, c *corev1.Container) bool {
+// restartsAfterProbe reports whether c is started again after it was killed for a
+// probe. The rules are ignored, because there is no exit code yet.
+func restartsAfterProbe(pod *corev1.Pod, c *corev1.Container) bool {
 	if c.RestartPolicy != nil {
 		return *c.RestartPolicy != corev1.ContainerRestartPolicyNever
 	}
 	return pod.Spec.RestartPolicy != corev1.RestartPolicyNever
 }
 
-// unknownReason is the kubelet's, word for word.
+// unknownReason returns the kubelet's message, word for word.
 func unknownReason(kind ContainerKind) Reason {
 	if kind == Init || kind == Sidecar {
 		return `Init container is in "unknown" state, try killing it before restart`
@@ -146,7 +148,7 @@ func unknownReason(kind ContainerKind) Reason {
 	return `Container is in "unknown" state, try killing it before restart`
 }
 
-// backsOff records that c must wait, if it must.
+// backsOff reports whether c must wait, and records it in the plan.
 func (p *planner) backsOff(c *corev1.Container, since time.Time) bool {
 	if p.Backoff == nil {
 		return false
@@ -160,9 +162,10 @@ func (p *planner) backsOff(c *corev1.Container, since time.Time) bool {
 	return true
 }
 
-// changed says whether s was made from another version of c. Of a container that a
-// kubelet made only name and image are known. One that carries no hash at all is left
-// alone: who made it keeps none.
+// changed reports whether s was created from another version of c. For a
+// container that a kubelet created only name and image are compared. A
+// container without any hash is left alone, because its creator does not record
+// one.
 func changed(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 	if was, ok := s.GetAnnotations()[crilabels.Definition]; ok {
 		return was != podspec.ContainerHash(c)
@@ -171,9 +174,9 @@ func changed(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 	return ok && was != podspec.KubeletHash(c)
 }
 
-// RestartKey is the key of a container's restart back-off. A change of the
-// container's spec starts afresh, also one of its resources, such as of the memory
-// limit for which it was OOM killed.
+// RestartKey returns the key of a container's restart back-off. Any change of
+// the container's spec resets the back-off, also one of its resources, such as
+// the memory limit that caused an OOM kill.
 func RestartKey(pod *corev1.Pod, c *corev1.Container) string {
 	return string(pod.UID) + "/" + c.Name + "/" + podspec.ContainerHash(c) + "/" + c.Resources.String()
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// over says whether the pod has run to its end: no regular container of it will
-// start again, and nothing that holds it up runs in a usable sandbox.
-func (p *planner) over() bool {
+// hasEnded reports whether the pod has ended: no regular container will start
+// again, and no container that keeps the pod alive runs in a usable sandbox.
+func (p *planner) hasEnded() bool {
 	if failed, _ := p.initFailed(); failed != nil {
 		return true
 	}
-	if p.CreateSandbox == "" && slices.ContainsFunc(p.live(), p.holds) {
+	if p.CreateSandbox == "" && slices.ContainsFunc(p.live(), p.keepsAlive) {
 		return false
 	}
 	for i := range p.Pod.Spec.Containers {
@@ -29,16 +29,17 @@ func (p *planner) over() bool {
 	return true
 }
 
-// holds says whether a pod is not over while s runs: sidecars and ephemeral
-// containers run for the sake of others, and a regular one in its place counts as
-// [planner.done] has it.
-func (p *planner) holds(s *runtimeapi.ContainerStatus) bool {
+// keepsAlive reports whether s keeps the pod alive while it runs. Sidecars and
+// ephemeral containers do not, and for the current instance of a regular
+// container [planner.done] decides.
+func (p *planner) keepsAlive(s *runtimeapi.ContainerStatus) bool {
 	name := podcache.ContainerName(s)
 	kind, known := p.kindOf(name)
-	return !known || kind == Init || kind == Regular && p.here(name) != s
+	return !known || kind == Init || kind == Regular && p.current(name) != s
 }
 
-// kindOf returns the kind of the spec's container of that name, if it has one.
+// kindOf returns the kind of the container with that name, and whether the spec
+// has one.
 func (p *planner) kindOf(name string) (ContainerKind, bool) {
 	for c, init := range podspec.Containers(&p.Pod.Spec) {
 		if c.Name == name {
@@ -48,8 +49,9 @@ func (p *planner) kindOf(name string) (ContainerKind, bool) {
 	return Ephemeral, slices.ContainsFunc(p.Pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == name })
 }
 
-// overReason says why a pod that is over still has to be stopped, if it has.
-func (p *planner) overReason() Reason {
+// stopReason returns why an ended pod must be stopped, or "" if nothing of it
+// runs.
+func (p *planner) stopReason() Reason {
 	failed, code := p.initFailed()
 	switch {
 	case !p.runs():
@@ -58,19 +60,20 @@ func (p *planner) overReason() Reason {
 		return Reason(fmt.Sprintf("init container %s failed with exit code %d and is not restarted", failed.Name, code))
 	case p.CreateSandbox != "":
 		return p.CreateSandbox + " and no container is restarted"
-	case slices.ContainsFunc(p.Pod.Spec.Containers, func(c corev1.Container) bool { s := p.here(c.Name); return s != nil && running(s) }):
+	case slices.ContainsFunc(p.Pod.Spec.Containers, func(c corev1.Container) bool { s := p.current(c.Name); return s != nil && running(s) }):
 		return "every container has ended or fails a probe, and none is restarted"
 	default:
 		return "every container has ended and none is restarted"
 	}
 }
 
-// done reports whether a regular container has ended or fails a probe, and is not to
-// run again. In the sandbox of a pod that is being deleted none is started.
+// done reports whether a regular container has ended or fails a probe, and will
+// not run again. In the sandbox of a pod that is being deleted no container is
+// started.
 func (p *planner) done(c *corev1.Container) bool {
-	if s := p.here(c.Name); s != nil && running(s) {
-		cause, _ := p.wrong(c, Regular, s)
-		return cause.probe() && !comesAgain(p.Pod, c)
+	if s := p.current(c.Name); s != nil && running(s) {
+		cause, _ := p.replaceCause(c, Regular, s)
+		return cause.probe() && !restartsAfterProbe(p.Pod, c)
 	}
 	if p.CreateSandbox == "" && p.Pod.DeletionTimestamp != nil {
 		return true
@@ -79,9 +82,10 @@ func (p *planner) done(c *corev1.Container) bool {
 	return ended && !podspec.ShouldRestart(p.Pod, c, code)
 }
 
-// outcome says whether s has ended, and with which exit code. Nobody sees the end
-// of a container that goes down with its sandbox; as in the pod's status it
-// counts as killed. With Never it is not started again: it may have done its work.
+// outcome reports whether s has ended, and with which exit code. The end of a
+// container that is lost with its sandbox is not observed; as in the pod's
+// status it counts as killed. With Never it is not started again, because it
+// may have done its work.
 func (p *planner) outcome(s *runtimeapi.ContainerStatus) (exitCode int32, ended bool) {
 	switch {
 	case s == nil || unstarted(s):
@@ -93,18 +97,19 @@ func (p *planner) outcome(s *runtimeapi.ContainerStatus) (exitCode int32, ended 
 	}
 }
 
-// lost says whether s is not in the sandbox that is in use.
+// lost reports whether s is not in the current sandbox.
 func (p *planner) lost(s *runtimeapi.ContainerStatus) bool {
 	return p.CreateSandbox != "" || p.Status.SandboxOf[s.GetId()] != p.Status.Sandboxes[0].GetId()
 }
 
-// killed is the exit code of what ended unseen: 128 and SIGKILL.
+// killed is the exit code of a container whose end was not observed: 128 +
+// SIGKILL.
 const killed = 137
 
-// initFailed returns the init container that failed for good, and its exit code;
-// nil if none did. One in an unknown state has failed, as in the kubelet; it has no
-// exit code, so that its policy alone counts. None but sidecars is started again in a
-// pod that is being deleted.
+// initFailed returns the init container that failed for good, and its exit
+// code, or nil. A container in an unknown state has failed, as in the kubelet;
+// it has no exit code, so only its policy counts. In a pod that is being
+// deleted only sidecars are restarted.
 func (p *planner) initFailed() (*corev1.Container, int32) {
 	if p.initialized() {
 		return nil, 0
@@ -113,7 +118,7 @@ func (p *planner) initFailed() (*corev1.Container, int32) {
 		c := &p.Pod.Spec.InitContainers[i]
 		s := p.Status.Container(c.Name)
 		if s != nil && unknown(s) {
-			if !comesAgain(p.Pod, c) {
+			if !restartsAfterProbe(p.Pod, c) {
 				return c, killed
 			}
 			continue
@@ -127,12 +132,13 @@ func (p *planner) initFailed() (*corev1.Container, int32) {
 	return nil, 0
 }
 
-// initialized reports whether a regular container runs in the sandbox that is in use,
-// or was made there: that is only done when all init containers have ended well, and
-// they may have been removed since. One that has ended proves nothing in the kubelet.
+// initialized reports whether a regular container runs in the current sandbox
+// or was created there. That is only done when all init containers have
+// succeeded, and they may have been removed since. As in the kubelet, a regular
+// container that has ended does not count.
 func (p *planner) initialized() bool {
 	return slices.ContainsFunc(p.Pod.Spec.Containers, func(c corev1.Container) bool {
-		s := p.here(c.Name)
+		s := p.current(c.Name)
 		return s != nil && (running(s) || unstarted(s))
 	})
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// initContainers plans the init container whose turn it is, keeps up the
-// sidecars before it, and says whether all have had their turn.
+// initContainers plans the next init container and keeps the sidecars before it
+// running. It reports whether the regular containers may start.
 func (p *planner) initContainers() bool {
 	all := p.Pod.Spec.InitContainers
-	turn := p.initTurn()
-	for i := range all[:turn] {
+	next := p.currentInit()
+	for i := range all[:next] {
 		if podspec.IsSidecar(&all[i]) {
-			p.container(&all[i], Sidecar, p.here(all[i].Name))
+			p.container(&all[i], Sidecar, p.current(all[i].Name))
 		}
 	}
-	for i := range all[turn:] {
-		c := &all[turn+i]
-		s := p.here(c.Name)
+	for i := range all[next:] {
+		c := &all[next+i]
+		s := p.current(c.Name)
 		if !completed(c, s) {
 			p.container(c, kindOf(c, true), s)
 			if !p.started(c, s) {
@@ -31,30 +31,31 @@ func (p *planner) initContainers() bool {
 	return true
 }
 
-// initTurn returns the index of the init container that was last begun, as many
-// as there are when the pod is initialized. Those before it have had their turn,
-// even if the runtime has forgotten them.
-func (p *planner) initTurn() (turn int) {
+// currentInit returns the index of the init container that was started last, or
+// the number of init containers if the pod is initialized. Those before it have
+// completed, even if they are no longer in the runtime.
+func (p *planner) currentInit() (index int) {
 	all := p.Pod.Spec.InitContainers
 	if p.initialized() {
 		return len(all)
 	}
 	for i := range all {
-		if p.here(all[i].Name) != nil {
-			turn = i
+		if p.current(all[i].Name) != nil {
+			index = i
 		}
 	}
-	return turn
+	return index
 }
 
-// completed reports whether s, an init container that is to end, has ended well. One
-// that was OOM killed has not, even if it exited with 0.
+// completed reports whether s, an init container that must end, has succeeded.
+// A container that was OOM killed has not, even if its exit code is 0.
 func completed(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 	return !podspec.IsSidecar(c) && s != nil && exited(s) && s.GetExitCode() == 0 && s.GetReason() != "OOMKilled"
 }
 
-// started says whether s is a sidecar that others need not wait for any more: it
-// runs, if only until it is replaced, and its startup probe, if any, has succeeded.
+// started reports whether s is a sidecar that the next containers need not wait
+// for: it runs, even if it will be replaced, and its startup probe, if any, has
+// succeeded.
 func (p *planner) started(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 	if !podspec.IsSidecar(c) || s == nil || !running(s) {
 		return false
@@ -62,8 +63,8 @@ func (p *planner) started(c *corev1.Container, s *runtimeapi.ContainerStatus) bo
 	return c.StartupProbe == nil || p.Probes == nil || p.Probes(s.GetId()).Started
 }
 
-// ephemeralContainers plans those that never ran. The start of one that was made
-// but not begun is its first.
+// ephemeralContainers plans the ephemeral containers that never ran. A container that
+// was created but not started is started.
 func (p *planner) ephemeralContainers() {
 	if p.CreateSandbox != "" {
 		return
@@ -75,16 +76,16 @@ func (p *planner) ephemeralContainers() {
 		switch s := p.Status.Container(c.Name); {
 		case p.ran(c.Name):
 			continue
-		case s != nil && s != p.here(c.Name):
-			continue // it was made for a sandbox that is gone
+		case s != nil && s != p.current(c.Name):
+			continue // it was created in an earlier sandbox
 		case s != nil:
-			instead = again(&start, s, false)
+			instead = resumeStart(&start, s, false)
 		}
 		p.start(c, start, instead)
 	}
 }
 
-// ran says whether any instance of that name was started, as far as anybody knows.
+// ran reports whether any instance of that name is known to have been started.
 func (p *planner) ran(name string) bool {
 	known := false
 	for _, s := range p.Status.Containers {

@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// Cpuset is the CPUs and memory nodes that a container may use, as lists such as "0-3,8".
-// Empty means not set, or unknown.
+// Cpuset keepsAlive the CPUs and memory nodes that a container may use, as lists
+// such as "0-3,8". Empty means not set, or unknown.
 type Cpuset struct{ CPUs, Mems string }
 
-// or returns c with what it lacks from other.
+// or returns c with empty fields replaced by those of other.
 func (c Cpuset) or(other Cpuset) Cpuset {
 	return Cpuset{CPUs: cmp.Or(c.CPUs, other.CPUs), Mems: cmp.Or(c.Mems, other.Mems)}
 }
 
-// Pinning is what a running container has and is to have. What is empty in Wanted stays
-// as it is.
+// Pinning keepsAlive the current and the wanted cpuset of a running container. Empty
+// fields in Wanted are not changed.
 type Pinning struct{ Now, Wanted Cpuset }
 
 // Pin is a change of the cpuset of a running container.
 type Pin struct {
 	ID, Name string
-	// From and To hold what is to change alone. From is empty where it is unknown.
+	// From and To hold only what changes. From is empty if it is unknown.
 	From, To Cpuset
 	Reason   Reason
 }
@@ -44,14 +44,14 @@ func (p Pin) String() string {
 	return fmt.Sprintf("pin container %s (%s): %s: %s", p.Name, p.ID, strings.Join(what, ", "), p.Reason)
 }
 
-// pins plans what is to change of the cpusets of containers that run and go on.
+// pins plans the changes of cpusets of containers that keep running.
 func (p *planner) pins() {
 	if len(p.Pinnings) == 0 {
 		return
 	}
 	for c, s := range runningContainers(p.Pod, p.Status) {
 		pinning := p.Pinnings[s.GetId()]
-		pin := Pin{ID: s.GetId(), Name: c.Name, Reason: "its allocators give it another cpuset"}
+		pin := Pin{ID: s.GetId(), Name: c.Name, Reason: "its allocators assign another cpuset"}
 		if is, to := pinning.Now.CPUs, pinning.Wanted.CPUs; to != "" && is != to {
 			pin.From.CPUs, pin.To.CPUs = is, to
 		}
@@ -62,7 +62,7 @@ func (p *planner) pins() {
 			continue
 		}
 		if pin.From == (Cpuset{}) {
-			pin.Reason = "it has none, or which one is unknown"
+			pin.Reason = "its current cpuset is not set or unknown"
 		}
 		p.Pin = append(p.Pin, pin)
 	}

@@ -13,38 +13,40 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Resources are what a pod's cgroups have and are to have, in the CRI's terms.
+// Resources are the current and the desired resources of a pod's cgroups, as
+// CRI messages.
 type Resources struct {
-	// Container returns what a container is to have. Nil: nothing is resized.
+	// Container returns the desired resources of a container. Nil: nothing is
+	// resized.
 	Container func(*corev1.Container) *runtimeapi.LinuxContainerResources
-	// Enforced returns what the running container of that name was created with or last
-	// resized to, nil if that is unknown. Then its CRI status counts, and only memory
-	// limit, CPU shares, quota and period are compared; a container whose status shows no
-	// resources is left as it is. Optional.
+	// Enforced returns what the running container of that name was created with
+	// or last resized to, nil if that is unknown. Then its CRI status is used,
+	// and only memory limit, CPU shares, quota and period are compared; a
+	// container whose status has no resources is not resized. Optional.
 	Enforced func(name string) *Enforced
-	// PodNow and PodWanted are what the cgroup of the pod as a whole has and is to have,
-	// nil if it has none or that is unknown.
+	// PodNow and PodWanted are the current and the desired resources of the
+	// pod's cgroup, nil if it has none or if they are unknown.
 	PodNow, PodWanted *runtimeapi.LinuxContainerResources
 }
 
-// Enforced is what a container was given: its requests and limits, and what they are in
-// the CRI's terms.
+// Enforced keepsAlive the enforced requests and limits of a container, also as a CRI
+// message.
 type Enforced struct {
 	corev1.ResourceRequirements
 
 	Linux *runtimeapi.LinuxContainerResources
 }
 
-// Resize is one resource to change while everything runs.
+// Resize is the change of one resource while the containers run.
 type Resize struct {
-	// ID and Name are the container's, or, if Pod is set, the sandbox's id and
-	// the pod's name.
+	// ID and Name are those of the container. If Pod is set, ID is that of the
+	// sandbox and Name that of the pod.
 	ID, Name string
 	Pod      bool
-	// Resource is cpu or memory: they change one after the other.
+	// Resource is cpu or memory. They are changed one after the other.
 	Resource corev1.ResourceName
-	// From and To hold that resource alone. In To a limit that is taken away is
-	// -1, because the CRI leaves alone what is zero.
+	// From and To hold only that resource. In To, a removed limit is -1,
+	// because the CRI ignores zero.
 	From, To *runtimeapi.LinuxContainerResources
 }
 
@@ -74,9 +76,9 @@ func limitText(limit int64) string {
 	return strconv.FormatInt(limit, 10)
 }
 
-// resizes plans what is to change in place: memory and then CPU, and of each the
-// pod as a whole first if it grows and last if it shrinks, and containers that
-// shrink before those that grow.
+// resizes plans the changes in place: memory and then CPU. For each of them,
+// the pod's cgroup comes first if it grows and last if it shrinks, and
+// containers that shrink come before those that grow.
 func (p *planner) resizes() {
 	if p.Resources.Container == nil || p.CreateSandbox != "" {
 		return
@@ -99,14 +101,14 @@ func (p *planner) resizes() {
 	}
 }
 
-// keepsClass says whether the pod stays in its QoS class, as far as it is known.
+// keepsClass reports whether the pod stays in its QoS class.
 func (p *planner) keepsClass() bool { return podspec.QOSClass(p.Pod) == podspec.QOSClassOfSpec(p.Pod) }
 
-// containerResizes are the changes of one resource of the containers that run and go on.
-// An ephemeral container has no resources.
+// containerResizes returns the changes of one resource of the containers that
+// keep running. Ephemeral containers have no resources.
 func (p *planner) containerResizes(name corev1.ResourceName) (changes []Resize) {
 	for c, init := range podspec.Containers(&p.Pod.Spec) {
-		s := p.here(c.Name)
+		s := p.current(c.Name)
 		if s == nil || !running(s) || p.kills(s) {
 			continue
 		}
@@ -117,23 +119,24 @@ func (p *planner) containerResizes(name corev1.ResourceName) (changes []Resize) 
 	return changes
 }
 
-// mayResize reports whether a container that runs is resized: a sidecar when it has
-// started, and of the init containers the one that the pod's start has reached.
+// mayResize reports whether a running container is resized: a sidecar only
+// after it has started, and of the init containers only the current one.
 func (p *planner) mayResize(c *corev1.Container, s *runtimeapi.ContainerStatus, kind ContainerKind) bool {
 	switch kind {
 	case Sidecar:
 		return p.started(c, s)
 	case Init:
-		turn := p.initTurn()
-		return turn < len(p.Pod.Spec.InitContainers) && p.Pod.Spec.InitContainers[turn].Name == c.Name
+		index := p.currentInit()
+		return index < len(p.Pod.Spec.InitContainers) && p.Pod.Spec.InitContainers[index].Name == c.Name
 	default:
 		return true
 	}
 }
 
-// containerResize returns the change of one resource of c, which runs as s, and reports
-// whether there is one. If it is known what was enforced last, requests and limits are
-// compared, because the pod's status shows both and a cgroup may depend on both.
+// containerResize returns the change of one resource of c, which runs as s, and
+// reports whether there is one. If the enforced resources are known, requests
+// and limits are compared, because the pod's status shows both and a cgroup may
+// depend on both.
 func (p *planner) containerResize(c *corev1.Container, s *runtimeapi.ContainerStatus, name corev1.ResourceName) (Resize, bool) {
 	r := Resize{ID: s.GetId(), Name: c.Name, Resource: name}
 	wanted := p.Resources.Container(c)
@@ -152,8 +155,8 @@ func (p *planner) enforced(name string) *Enforced {
 	return p.Resources.Enforced(name)
 }
 
-// sameAmount reports whether request and limit of a resource are equal. No request or
-// limit is one of zero, as in the kubelet.
+// sameAmount reports whether request and limit of a resource are equal. A
+// missing request or limit counts as zero, as in the kubelet.
 func sameAmount(a, b corev1.ResourceRequirements, name corev1.ResourceName) bool {
 	amount := func(list corev1.ResourceList) int64 {
 		if name == corev1.ResourceCPU {
@@ -172,7 +175,8 @@ func (p *planner) podResize(name corev1.ResourceName) *Resize {
 	return &r
 }
 
-// resizeRestarts says whether a resource of c is to change that does not in place.
+// resizeRestarts reports whether a resource of c changes that cannot be changed
+// in place.
 func (p *planner) resizeRestarts(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 	if p.Resources.Container == nil || len(c.ResizePolicy) == 0 {
 		return false
@@ -188,9 +192,9 @@ func (p *planner) resizeRestarts(c *corev1.Container, s *runtimeapi.ContainerSta
 	return false
 }
 
-// between fills in the change of r's resource and reports whether there is one, as far as
-// a runtime shows what a container has: shares that it does not show, and what it rounds,
-// are no change.
+// between sets the change of r's resource and reports whether there is one.
+// Shares that the runtime does not report, and differences that come from its
+// rounding, are not changes.
 func (r *Resize) between(now, wanted *runtimeapi.LinuxContainerResources) bool {
 	if now == nil || wanted == nil {
 		return false
@@ -216,8 +220,8 @@ func (r *Resize) between(now, wanted *runtimeapi.LinuxContainerResources) bool {
 	return true
 }
 
-// fill fills in what r's resource is and is to be. No limit, which may be shown as zero
-// or as -1, is -1. Shares and a period that one side lacks are those of the other.
+// fill sets From and To. A missing limit, which may be reported as zero or -1,
+// becomes -1. If one side has no shares or period, those of the other are used.
 func (r *Resize) fill(now, wanted *runtimeapi.LinuxContainerResources) {
 	if r.Resource == corev1.ResourceMemory {
 		r.From = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: limit(now.GetMemoryLimitInBytes())}
@@ -233,18 +237,19 @@ func (r *Resize) fill(now, wanted *runtimeapi.LinuxContainerResources) {
 	}
 }
 
-// page is what a kernel rounds memory limits down to, and runtimes show.
+// page is the page size to which kernels round memory limits down; runtimes
+// report the rounded value.
 const page = 4096
 
-// asWeight is what a runtime shows for shares that it has turned into a weight of
-// cgroup v2 and back.
+// asWeight returns what a runtime reports for shares that it has converted to a
+// weight of cgroup v2 and back.
 func asWeight(shares int64) int64 {
 	const mostShares, mostWeight = 262_144 - 2, 10_000 - 1
 	weight := 1 + (shares-2)*mostWeight/mostShares
 	return 2 + (weight-1)*mostShares/mostWeight
 }
 
-// limit is n, or -1 for what is no limit.
+// limit returns n, or -1 if n means no limit.
 func limit(n int64) int64 {
 	if n <= 0 {
 		return -1
@@ -252,9 +257,10 @@ func limit(n int64) int64 {
 	return n
 }
 
-// growth is negative where less is to be had than now, positive where more.
+// growth returns a negative number if the resource shrinks, a positive one if
+// it grows.
 func (r Resize) growth() int {
-	most := func(limit int64) uint64 { return uint64(limit) } // -1 is the most
+	most := func(limit int64) uint64 { return uint64(limit) } // -1 becomes the largest value
 	if r.Resource == corev1.ResourceMemory {
 		return cmp.Compare(most(r.To.GetMemoryLimitInBytes()), most(r.From.GetMemoryLimitInBytes()))
 	}

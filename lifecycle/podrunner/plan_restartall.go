@@ -12,50 +12,54 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// RestartAll is the order to begin a pod anew in its sandbox (KEP-5532).
+// RestartAll describes a restart of all containers in the pod's sandbox
+// (KEP-5532).
 type RestartAll struct {
-	// Name is the container whose end asks for it, After when it ended. It counts
-	// against that container's restart back-off. Both are zero if it is gone.
+	// Name is the container whose end requests it, and After is when it ended.
+	// It counts for that container's restart back-off. Both are zero if the
+	// container was removed.
 	Name   string
 	After  time.Time
 	Reason Reason
 }
 
-// restartsAll reports whether all containers are being restarted: the end of one asks
-// for it, or did before, and some are not removed yet. If their sandbox dies, another
-// is made first.
+// restartsAll reports whether all containers are being restarted: the end of a
+// container requests it now or did before, and some containers are not removed
+// yet. If the sandbox has ended, a new one is created first.
 func (p *planner) restartsAll() bool {
 	asked, left := p.Input.Restarting, false
 	for c := range podspec.Containers(&p.Pod.Spec) {
 		s := p.Status.Container(c.Name)
-		asked, left = asked || asksForAll(c, s), left || s != nil
+		asked, left = asked || requestsRestartAll(c, s), left || s != nil
 	}
 	return asked && left
 }
 
-// asksForAll reports whether s has ended so that the rules of c restart all containers.
-func asksForAll(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
+// requestsRestartAll reports whether s has ended so that the rules of c restart all
+// containers.
+func requestsRestartAll(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 	return s != nil && exited(s) && podspec.RestartsAll(c, s.GetExitCode())
 }
 
-// restartAll plans the removal of every container. The plan after it finds a sandbox
-// with nothing in it and begins with the first init container. Nothing runs while the
-// one that asked for it backs off. It goes last, so that an agent that dies half-way
-// knows what it was at; ephemeral containers go on.
+// restartAll plans the removal of every container. The next plan finds an empty
+// sandbox and starts with the first init container. While the container that
+// requested the restart backs off, everything is stopped. That container is
+// removed last, so that a restarted agent can continue; ephemeral containers
+// keep running.
 func (p *planner) restartAll() {
-	p.RestartAll = &RestartAll{Reason: "a container that has been removed asked for it"}
+	p.RestartAll = &RestartAll{Reason: "a container that has been removed requested it"}
 	var askers []Remove
 	for c := range podspec.Containers(&p.Pod.Spec) {
 		s := p.Status.Container(c.Name)
-		if !asksForAll(c, s) {
+		if !requestsRestartAll(c, s) {
 			continue
 		}
 		if askers == nil {
-			reason := Reason(fmt.Sprintf("container %s ended with exit code %d, for which all are restarted", c.Name, s.GetExitCode()))
+			reason := Reason(fmt.Sprintf("container %s ended with exit code %d, for which all containers are restarted", c.Name, s.GetExitCode()))
 			p.RestartAll = &RestartAll{Name: c.Name, After: endOf(s), Reason: reason}
 			p.backsOff(c, endOf(s))
 		}
-		askers = append(askers, Remove{ID: s.GetId(), Name: c.Name, Reason: beginsAnew})
+		askers = append(askers, Remove{ID: s.GetId(), Name: c.Name, Reason: restartAllReason})
 	}
 	for _, s := range p.live() {
 		name := podcache.ContainerName(s)
@@ -68,7 +72,7 @@ func (p *planner) restartAll() {
 		})
 	}
 	if !p.RetryAt.IsZero() {
-		p.RestartAll = nil // its turn comes
+		p.RestartAll = nil // not yet: it backs off
 		return
 	}
 	isAsker := func(s *runtimeapi.ContainerStatus) bool {
@@ -79,7 +83,7 @@ func (p *planner) restartAll() {
 		if p.isEphemeral(name) || isAsker(s) {
 			continue
 		}
-		p.Remove = append(p.Remove, Remove{ID: s.GetId(), Name: name, Reason: beginsAnew})
+		p.Remove = append(p.Remove, Remove{ID: s.GetId(), Name: name, Reason: restartAllReason})
 	}
 	p.Remove = append(p.Remove, askers...)
 	for c := range podspec.Containers(&p.Pod.Spec) {
@@ -92,5 +96,5 @@ func (p *planner) isEphemeral(name string) bool {
 	return known && kind == Ephemeral
 }
 
-// beginsAnew is why everything of a pod is removed that is to begin anew.
-const beginsAnew Reason = "all containers are restarted"
+// restartAllReason is the reason of the removals for a restart of all containers.
+const restartAllReason Reason = "all containers are restarted"

@@ -10,7 +10,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
-// sandbox decides whether the newest sandbox can be used.
+// sandbox checks whether the newest sandbox can be used.
 func (p *planner) sandbox() {
 	if len(p.Status.Sandboxes) == 0 {
 		p.CreateSandbox = "the pod has no sandbox"
@@ -38,13 +38,13 @@ func (p *planner) sandbox() {
 	}
 }
 
-// holdSandbox puts a new sandbox off while the back-off says so. One that dies
-// at once would otherwise be made again as fast as its death is noticed.
-func (p *planner) holdSandbox() {
+// delaySandbox postpones the creation of a sandbox during its back-off. A
+// sandbox that ends at once would otherwise be created again without a delay.
+func (p *planner) delaySandbox() {
 	if p.CreateSandbox == "" || len(p.Status.Sandboxes) == 0 || p.Backoff == nil {
 		return
 	}
-	until, delay, waiting := p.Backoff(sandboxKey(p.Pod.UID), madeAt(p.Status.Sandboxes[0]))
+	until, delay, waiting := p.Backoff(sandboxKey(p.Pod.UID), createdAt(p.Status.Sandboxes[0]))
 	if !waiting {
 		return
 	}
@@ -58,8 +58,8 @@ func (p *planner) holdSandbox() {
 	}
 }
 
-// sandboxKey is the key of the back-off of a pod's sandbox.
+// sandboxKey returns the key of the back-off of a pod's sandbox.
 func sandboxKey(uid types.UID) string { return string(uid) + "/sandbox" }
 
-// madeAt is when s was made; its end is not in the CRI.
-func madeAt(s *runtimeapi.PodSandboxStatus) time.Time { return time.Unix(0, s.GetCreatedAt()) }
+// createdAt returns when s was created. The CRI does not report when it ended.
+func createdAt(s *runtimeapi.PodSandboxStatus) time.Time { return time.Unix(0, s.GetCreatedAt()) }

@@ -55,14 +55,14 @@ func TestPlan(t *testing.T) {
 	})
 }
 
-// situation is a pod, what the runtime shows of it, and who backs off.
+// situation is a pod, its state in the runtime, and its back-offs.
 type situation struct {
 	pod       *corev1.Pod
 	status    *podcache.Status
 	backoff   map[string]time.Duration
 	probes    map[string]podrunner.ProbeResults // by id
 	forgotten map[string]uint32
-	// restarting says that all containers were being restarted.
+	// restarting reports whether all containers were being restarted.
 	restarting bool
 	wanted     map[string]*runtimeapi.LinuxContainerResources
 	resources  podrunner.Resources

@@ -18,19 +18,19 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// What the Runner keeps in a pod's folder, besides what volumes and user IDs have
-// there.
+// The names of the Runner's files in a pod's directory; volumes and user IDs
+// have others there.
 const (
 	hostsFile        = "etc-hosts"
 	containersFolder = "containers"
 )
 
-// podRoot is the folder of the pods' folders.
+// podRoot returns the parent of the pods' directories.
 func (r *Runner) podRoot() string { return filepath.Join(r.cfg.RootDir, "pods") }
 
-// writeHosts writes the pod's hosts file and returns its path, empty where there
-// is none. It is written in place, and only if it changes: containers have it
-// mounted.
+// writeHosts writes the pod's hosts file and returns its path, "" if the pod
+// has none. The file is written in place, and only if it changes, because
+// containers have it mounted.
 func (r *Runner) writeHosts(pod *corev1.Pod, ips []string, node Node) (path string, err error) {
 	if r.cfg.RootDir == "" || pod.Spec.HostNetwork && node.HostsFile == nil && len(pod.Spec.HostAliases) == 0 {
 		return "", nil
@@ -44,7 +44,7 @@ func (r *Runner) writeHosts(pod *corev1.Pod, ips []string, node Node) (path stri
 		return "", fmt.Errorf("write hosts file: %w", err)
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
-	same, err := holds(folder, hostsFile, text)
+	same, err := fileEquals(folder, hostsFile, text)
 	if err != nil {
 		return "", fmt.Errorf("write hosts file: %w", err)
 	}
@@ -52,16 +52,16 @@ func (r *Runner) writeHosts(pod *corev1.Pod, ips []string, node Node) (path stri
 		if err := folder.WriteFile(hostsFile, text, 0o644); err != nil {
 			return "", fmt.Errorf("write hosts file: %w", err)
 		}
-		if err := folder.Chmod(hostsFile, 0o644); err != nil { // whatever the umask is
+		if err := folder.Chmod(hostsFile, 0o644); err != nil { // independent of the umask
 			return "", fmt.Errorf("write hosts file: %w", err)
 		}
 	}
 	return filepath.Join(r.podRoot(), string(pod.UID), hostsFile), nil
 }
 
-// holds reports whether a file has exactly this text. Containers can write to it: no more
-// of it is read than the text is long.
-func holds(root *os.Root, file string, text []byte) (_ bool, err error) {
+// fileEquals reports whether a file has exactly this text. Containers can write to
+// the file, so no more than the length of the text is read.
+func fileEquals(root *os.Root, file string, text []byte) (_ bool, err error) {
 	f, err := safeopen.File(root, file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -74,18 +74,19 @@ func holds(root *os.Root, file string, text []byte) (_ bool, err error) {
 	return bytes.Equal(old, text), err
 }
 
-// giveBack takes away what was prepared for a pod of which nothing runs: the records
-// of its end and of its resources, its volumes, after the parts of them that are bound
-// elsewhere, its cgroup, and its user IDs, after the files and processes that are theirs.
-// All can be repeated, and are until they succeed. Callers hold the pod's lock of r.clean.
-func (r *Runner) giveBack(ctx context.Context, uid types.UID) error {
-	r.dropEnforced(uid)
-	if err := r.deleteRecords(ctx, uid, endRecordName, enforcedRecordName); err != nil {
+// release releases what was prepared for a stopped pod: its
+// termination and resource records, its sub-path mounts and then its volumes,
+// its cgroup, and last its user IDs, which own files and processes. All steps
+// can be repeated, and are until they succeed. The caller keepsAlive the pod's lock
+// of r.clean.
+func (r *Runner) release(ctx context.Context, uid types.UID) error {
+	r.forgetEnforced(uid)
+	if err := r.deleteRecords(ctx, uid, terminationRecordName, enforcedRecordName); err != nil {
 		return err
 	}
-	// Whatever has the place of a record, and the records of an agent that had them
-	// below RootDir although its State is elsewhere now.
-	if err := r.removeFiles(uid, endRecordName, endRecordName+".new", enforcedRecordName, enforcedRecordName+".new"); err != nil {
+	// Also remove other files with these names, and records that an earlier
+	// agent stored below RootDir.
+	if err := r.removeFiles(uid, terminationRecordName, terminationRecordName+".new", enforcedRecordName, enforcedRecordName+".new"); err != nil {
 		return err
 	}
 	if r.cfg.RootDir != "" {
@@ -103,7 +104,7 @@ func (r *Runner) giveBack(ctx context.Context, uid types.UID) error {
 		}
 	}
 	if r.cfg.PodCgroups != nil {
-		// Processes that were killed take a moment to leave their cgroup.
+		// Killed processes take a moment to leave their cgroup.
 		if err := r.cfg.PodCgroups.Remove(ctx, uid); err != nil {
 			return &podworker.TransientError{Err: err}
 		}
@@ -114,36 +115,36 @@ func (r *Runner) giveBack(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// removeFiles removes what the Runner keeps in the pod's folder under these names,
-// and the folder if that was all.
+// removeFiles removes the Runner's files with these names from the pod's
+// directory, and the directory if it is empty then.
 func (r *Runner) removeFiles(uid types.UID, names ...string) (err error) {
 	if r.cfg.RootDir == "" || uid == "" {
 		return nil
 	}
 	if err := checkFolders(string(uid)); err != nil {
-		return fmt.Errorf("remove files: %w", err)
+		return fmt.Errorf("remove files of a pod: %w", err)
 	}
 	root, err := os.OpenRoot(r.podRoot())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("remove files: %w", err)
+		return fmt.Errorf("remove files of a pod: %w", err)
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	for _, name := range names {
 		if err := root.RemoveAll(filepath.Join(string(uid), name)); err != nil {
-			return fmt.Errorf("remove files: %w", err)
+			return fmt.Errorf("remove files of a pod: %w", err)
 		}
 	}
-	// What else is in it is somebody else's to remove.
+	// Fails if other files are left, which do not belong to the Runner.
 	_ = root.Remove(string(uid))
 	return nil
 }
 
-// Leftovers returns the pods that have something on the node's disk, sorted.
-// After a restart of the agent those that nobody wants and the runtime does not
-// know can be given to [Runner.RemovePod].
+// Leftovers returns the pods that have files on the node, sorted. After a
+// restart of the agent, those that are neither wanted nor in the runtime can be
+// passed to [Runner.RemovePod].
 func (r *Runner) Leftovers() ([]types.UID, error) {
 	var uids []types.UID
 	if r.cfg.Volumes != nil {
@@ -155,7 +156,7 @@ func (r *Runner) Leftovers() ([]types.UID, error) {
 	if r.cfg.RootDir != "" {
 		entries, err := os.ReadDir(r.podRoot())
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("look for leftovers: %w", err)
+			return nil, fmt.Errorf("list the directories of pods: %w", err)
 		}
 		for _, e := range entries {
 			if e.IsDir() {

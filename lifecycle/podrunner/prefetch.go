@@ -11,22 +11,23 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-// fetched is the image of a container that is about to be made: there, or being
-// fetched.
+// fetched is the image of a container that is about to be created: present, or
+// being pulled.
 type fetched struct {
-	done   chan struct{} // closed when the rest is set
+	done   chan struct{} // closed when the other fields are set
 	result images.Result
 	err    error
 }
 
-// fetchImages begins to make the images of what is to start present, all at the
-// same time but those of one name one after the other; the sandbox comes up
-// meanwhile. The returned func ends what is still going on and waits for it.
-func (t *turn) fetchImages(ctx context.Context, starts []Start) (end func()) {
+// fetchImages starts to pull the images of the containers that will start.
+// Different images are pulled concurrently, and the sandbox is created
+// meanwhile. Requests for the same image run one after the other. The returned
+// function cancels the rest and waits for it.
+func (t *podSync) fetchImages(ctx context.Context, starts []Start) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	type user struct {
 		c *corev1.Container
-		f *fetched // not looked up below: the map goes on to be written
+		f *fetched // not looked up in the goroutine: the map is still being written
 	}
 	users := map[string][]user{}
 	for _, s := range starts {
@@ -56,28 +57,29 @@ func imageRequest(c *corev1.Container) images.Request {
 	return images.Request{Container: c.Name, Image: c.Image, PullPolicy: c.ImagePullPolicy}
 }
 
-// fetch makes an image present. The lease that keeps it is given up by
-// releaseImages, at the latest.
-func (f *fetched) fetch(ctx context.Context, t *turn, req images.Request) {
+// fetch pulls an image if it is missing. Its lease is released at the latest by
+// releaseImages.
+func (f *fetched) fetch(ctx context.Context, t *podSync, req images.Request) {
 	defer close(f.done)
 	req.Pod, req.Sandbox = t.pod, t.sandbox.config
 	f.result, f.err = t.cfg.Images.Ensure(ctx, req)
 }
 
-// image returns the container's image when it is there.
-func (t *turn) image(ctx context.Context, c *corev1.Container) (images.Result, error) {
+// image waits for the container's image and returns it.
+func (t *podSync) image(ctx context.Context, c *corev1.Container) (images.Result, error) {
 	f := t.images[c.Name]
 	if f == nil {
 		f = &fetched{done: make(chan struct{})}
 		t.images[c.Name] = f
 		f.fetch(ctx, t, imageRequest(c))
 	}
-	<-f.done // it ends with the turn's context
+	<-f.done // closed at the latest when the sync's context is done
 	return f.result, f.err
 }
 
-// imageVolumes makes present the images that the container mounts (KEP-4639).
-func (t *turn) imageVolumes(ctx context.Context, c *corev1.Container) (map[string]*runtimeapi.ImageSpec, error) {
+// imageVolumes pulls the images that the container mounts, if they are missing
+// (KEP-4639).
+func (t *podSync) imageVolumes(ctx context.Context, c *corev1.Container) (map[string]*runtimeapi.ImageSpec, error) {
 	var specs map[string]*runtimeapi.ImageSpec
 	for _, m := range c.VolumeMounts {
 		v := volumeNamed(t.pod, m.Name)
@@ -104,9 +106,9 @@ func (t *turn) imageVolumes(ctx context.Context, c *corev1.Container) (map[strin
 	return specs, nil
 }
 
-// releaseImages gives up the leases on all images of the turn: their containers
-// are there, or will not be made in it.
-func (t *turn) releaseImages() {
+// releaseImages releases the leases of all images of the sync: their containers
+// have been created, or will not be created in this sync.
+func (t *podSync) releaseImages() {
 	for _, f := range t.images {
 		if f.result.Release != nil {
 			f.result.Release()

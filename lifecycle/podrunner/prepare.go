@@ -14,7 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// Reasons of events about what a pod needs before it can start: the kubelet's.
+// Event reasons for failed preparations of a pod, the same as the kubelet's.
 const (
 	failedMount       = "FailedMount"
 	failedPodCgroup   = "FailedToCreatePodContainer"
@@ -22,27 +22,27 @@ const (
 	containerCreating = "ContainerCreating"
 )
 
-// makeReady prepares on the node, once a turn, what the pod's containers need: user
-// IDs, its cgroup and its volumes. What is missing fails the pod's start as a
-// whole, before anything of it is made in the runtime.
-func (t *turn) makeReady(ctx context.Context, a Actions) error {
+// prepareNode prepares on the node what the pod's containers need, once per sync:
+// user IDs, the pod's cgroup and its volumes. A failure stops the pod's start
+// before anything is created in the runtime.
+func (t *podSync) prepareNode(ctx context.Context, a Actions) error {
 	if t.sandbox != nil {
 		return nil
 	}
 	if t.cfg.UserIDs != nil && wantsUserNamespace(t.pod) {
 		if _, err := t.cfg.UserIDs.Acquire(t.pod.UID); err != nil {
-			return t.notReady(a, failedSandbox, fmt.Sprintf("Failed to create pod sandbox: %v", err), err)
+			return t.prepareFailed(a, failedSandbox, fmt.Sprintf("Failed to create pod sandbox: %v", err), err)
 		}
 	}
 	if a.CreateSandbox != "" {
 		if err := CheckSandbox(t.pod, t.node); err != nil {
-			return t.notReady(a, failedSandbox, fmt.Sprintf("Failed to create pod sandbox: %v", err), err)
+			return t.prepareFailed(a, failedSandbox, fmt.Sprintf("Failed to create pod sandbox: %v", err), err)
 		}
 	}
 	if t.cfg.PodCgroups != nil {
 		parent, err := t.cfg.PodCgroups.Ensure(ctx, t.pod, t.node.Limits.quotaPeriod())
 		if err != nil {
-			return t.notReady(a, failedPodCgroup, fmt.Sprintf("unable to ensure pod container exists: %v", err), err)
+			return t.prepareFailed(a, failedPodCgroup, fmt.Sprintf("unable to ensure pod container exists: %v", err), err)
 		}
 		t.setEnforcedPod(ctx, t.pod, t.node)
 		t.node.CgroupParent = func(*corev1.Pod) string { return parent }
@@ -57,17 +57,17 @@ func (t *turn) makeReady(ctx context.Context, a Actions) error {
 	return nil
 }
 
-// notReady tells why nothing of the pod can start.
-func (t *turn) notReady(a Actions, reason, message string, err error) error {
+// prepareFailed reports why no container of the pod can start.
+func (t *podSync) prepareFailed(a Actions, reason, message string, err error) error {
 	t.event(t.pod, corev1.EventTypeWarning, reason, "%s", message)
 	for _, s := range a.Start {
-		_ = t.failed(s.Name, &startError{reason: containerCreating, message: message}) // what is returned says it for all
+		_ = t.recordFailure(s.Name, &startError{reason: containerCreating, message: message}) // the returned error covers all containers
 	}
 	return fmt.Errorf("prepare pod %s: %w", podName(t.pod), err)
 }
 
-// mountFailed tells of each volume, as the kubelet does.
-func (t *turn) mountFailed(ctx context.Context, a Actions, err error) error {
+// mountFailed reports each failed volume in an event, as the kubelet does.
+func (t *podSync) mountFailed(ctx context.Context, a Actions, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("mount volumes of pod %s: %w", podName(t.pod), err)
 	}
@@ -78,11 +78,11 @@ func (t *turn) mountFailed(ctx context.Context, a Actions, err error) error {
 	for _, err := range all[1:] {
 		t.event(t.pod, corev1.EventTypeWarning, failedMount, "%v", err)
 	}
-	return t.notReady(a, failedMount, all[0].Error(), err)
+	return t.prepareFailed(a, failedMount, all[0].Error(), err)
 }
 
-// refreshVolumes brings up to date what the pod's volumes show.
-func (t *turn) refreshVolumes(ctx context.Context) error {
+// refreshVolumes updates the contents of the pod's volumes.
+func (t *podSync) refreshVolumes(ctx context.Context) error {
 	if t.cfg.Volumes == nil || len(t.pod.Spec.Volumes) == 0 || len(t.status.Sandboxes) == 0 {
 		return nil
 	}
@@ -93,8 +93,9 @@ func (t *turn) refreshVolumes(ctx context.Context) error {
 	return t.mountFailed(ctx, Actions{}, err)
 }
 
-// prepare does all that can be done for a container before it is created.
-func (t *turn) prepare(ctx context.Context, c *corev1.Container, attempt uint32) (*runtimeapi.ContainerConfig, error) {
+// prepare does everything for a container that must be done before it is
+// created.
+func (t *podSync) prepare(ctx context.Context, c *corev1.Container, attempt uint32) (*runtimeapi.ContainerConfig, error) {
 	image, err := t.image(ctx, c)
 	if err != nil {
 		if e, ok := errors.AsType[*images.Error](err); ok {
@@ -110,23 +111,23 @@ func (t *turn) prepare(ctx context.Context, c *corev1.Container, attempt uint32)
 		return nil, &startError{reason: CreateContainerError, err: err}
 	}
 	if in.TargetID, err = t.targetID(c.Name); err != nil {
-		return nil, t.refused(c.Name, CreateContainerConfigError, err)
+		return nil, t.startFailure(c.Name, CreateContainerConfigError, err)
 	}
 	if in.Injection, err = t.inject(ctx, c); err != nil {
-		return nil, t.refused(c.Name, CreateContainerConfigError, err)
+		return nil, t.startFailure(c.Name, CreateContainerConfigError, err)
 	}
 	if err := t.files(&in, c); err != nil {
-		return nil, t.refused(c.Name, CreateContainerConfigError, err)
+		return nil, t.startFailure(c.Name, CreateContainerConfigError, err)
 	}
 	config, err := ContainerConfig(ctx, t.pod, c, in, t.node)
 	if err != nil {
-		return nil, t.refused(c.Name, CreateContainerConfigError, err)
+		return nil, t.startFailure(c.Name, CreateContainerConfigError, err)
 	}
 	return config, nil
 }
 
-// files makes the container's files in the pod's folder.
-func (t *turn) files(in *Instance, c *corev1.Container) (err error) {
+// files creates the container's files in the pod's directory.
+func (t *podSync) files(in *Instance, c *corev1.Container) (err error) {
 	if t.cfg.RootDir == "" {
 		return nil
 	}
@@ -144,39 +145,40 @@ func (t *turn) files(in *Instance, c *corev1.Container) (err error) {
 	if in.TerminationLog, err = MakeTerminationLog(t.podRoot(), t.pod.UID, c.Name, in.Attempt); err != nil {
 		return err
 	}
-	return dropTerminationLogs(t.podRoot(), t.pod.UID, c.Name, t.readable(c.Name, in.Attempt))
+	return dropTerminationLogs(t.podRoot(), t.pod.UID, c.Name, t.keptTerminationLogs(c.Name, in.Attempt))
 }
 
-// readable are the files of last words that a status may still show, by their names:
-// those of the containers that are there, and of the one that is made now.
-func (t *turn) readable(container string, attempt uint32) map[string]bool {
-	names := map[string]bool{wordsFile(attempt): true}
+// keptTerminationLogs returns the names of the termination message files that a status may
+// still show: those of existing containers, and of the container that is being
+// created.
+func (t *podSync) keptTerminationLogs(container string, attempt uint32) map[string]bool {
+	names := map[string]bool{terminationLogFile(attempt): true}
 	for _, s := range t.status.Containers {
 		if podcache.ContainerName(s) == container {
-			names[wordsFile(s.GetMetadata().GetAttempt())] = true
+			names[terminationLogFile(s.GetMetadata().GetAttempt())] = true
 		}
 	}
 	return names
 }
 
-// kill ends single containers, at the same time, each with its hook and within its
-// own grace.
-func (t *turn) kill(ctx context.Context, kills []Kill) error {
+// kill stops single containers concurrently, each with its hook and its own
+// grace period.
+func (t *podSync) kill(ctx context.Context, kills []Kill) error {
 	return inParallel(kills, func(k Kill) error {
 		t.event(podspec.ContainerReference(t.pod, k.Name), corev1.EventTypeNormal, lifecycle.Killing, "%s", k.Reason)
 		now := t.cfg.Clock.Now()
-		deadline := lifecycle.NewDeadline(t.cfg.Clock, now) // all begins anew: without hooks, as soon as can be
+		deadline := lifecycle.NewDeadline(t.cfg.Clock, now) // restart of all containers: without hooks and grace
 		if k.Cause != CauseRestartAll {
 			deadline = lifecycle.NewDeadline(t.cfg.Clock, now.Add(lifecycle.KillGrace(t.pod, failedProbe(t.pod, k))))
 		}
-		e := t.ending(t.pod, deadline, statusIPs(t.status))
+		e := t.newStopGroup(t.pod, deadline, statusIPs(t.status))
 		s := t.statusOf(k.ID)
 		e.add(k.Name, target{id: k.ID, running: s != nil && running(s)})
-		return e.end(ctx)
+		return e.stopAll(ctx)
 	})
 }
 
-// failedProbe is the probe for whose failure k's container is killed, if it is.
+// failedProbe returns the probe whose failure is the cause of k, or nil.
 func failedProbe(pod *corev1.Pod, k Kill) *corev1.Probe {
 	c := podspec.Container(&pod.Spec, k.Name)
 	switch {
@@ -191,7 +193,7 @@ func failedProbe(pod *corev1.Pod, k Kill) *corev1.Probe {
 	}
 }
 
-func (t *turn) statusOf(id string) *runtimeapi.ContainerStatus {
+func (t *podSync) statusOf(id string) *runtimeapi.ContainerStatus {
 	for _, s := range t.status.Containers {
 		if s.GetId() == id {
 			return s

@@ -22,7 +22,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// supplied is a bed whose Runner has everything.
+// supplied is a bed whose Runner has all optional parts.
 type supplied struct {
 	*bed
 
@@ -60,7 +60,7 @@ func (s *supplied) files() []string {
 	return files
 }
 
-// configs records what containers and sandboxes are made of.
+// configs records the configurations of containers and sandboxes.
 type configs struct {
 	podrunner.Sandboxes
 	podrunner.Containers
@@ -96,7 +96,7 @@ func mounting(pod *corev1.Pod, names ...string) *corev1.Pod {
 	return pod
 }
 
-func TestPodGetsWhatItNeedsBeforeItsSandboxAndGivesItBack(t *testing.T) {
+func TestSyncPod_PreparesBeforeTheSandboxAndReleases(t *testing.T) {
 	t.Parallel()
 	made := &configs{}
 	s := newSupplied(t, recording(made))
@@ -143,7 +143,7 @@ func TestPodGetsWhatItNeedsBeforeItsSandboxAndGivesItBack(t *testing.T) {
 	require.Empty(t, s.files())
 }
 
-func TestVolumesThatCannotBeMountedHoldUpTheWholePod(t *testing.T) {
+func TestSyncPod_FailedMountStopsTheWholePod(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
 	pod := mounting(podOf(nil, "app", "job"), "data")
@@ -171,7 +171,7 @@ func TestVolumesThatCannotBeMountedHoldUpTheWholePod(t *testing.T) {
 	require.True(t, s.look(pod.UID).Running())
 }
 
-func TestContainerIsNotKilledForAnotherThatHasNoVolumes(t *testing.T) {
+func TestSyncPod_MissingVolumesDoNotKillRunningContainers(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
 	pod := mounting(podOf(nil, "app"), "data")
@@ -185,7 +185,7 @@ func TestContainerIsNotKilledForAnotherThatHasNoVolumes(t *testing.T) {
 	require.Equal(t, 1, podcache.RestartCount(s.look(pod.UID).Container("app")))
 }
 
-func TestCgroupThatCannotBeMade(t *testing.T) {
+func TestSyncPod_CgroupCannotBeCreated(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
 	s.cgroups.err = errors.New("read-only file system")
@@ -208,7 +208,7 @@ func TestResizeSetsThePodsCgroup(t *testing.T) {
 	require.Equal(t, []string{"update uid", "update uid", "update uid"}, s.cgroups.take(), "before and after it grows, after it shrinks")
 }
 
-func TestSandboxThatCannotBeFailsItsPodAlone(t *testing.T) {
+func TestSyncPod_SandboxFailureAffectsOnlyItsPod(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*corev1.Pod){
 		"runtime does not support user namespaces": func(p *corev1.Pod) { p.Spec.HostUsers = new(false) },
@@ -253,7 +253,7 @@ func TestUserIDsAreAcquiredAndReleased(t *testing.T) {
 	require.Empty(t, s.files())
 }
 
-func TestRuntimeClassPicksItsHandler(t *testing.T) {
+func TestSyncPod_RuntimeClassSelectsTheHandler(t *testing.T) {
 	t.Parallel()
 	made := &configs{}
 	s := newSupplied(t, recording(made))
@@ -265,7 +265,7 @@ func TestRuntimeClassPicksItsHandler(t *testing.T) {
 	require.Empty(t, made.container.GetImage().GetRuntimeHandler(), "only with the kubelet's gate RuntimeClassInImageCriAPI")
 }
 
-func TestWarningsAboutDNSAreEvents(t *testing.T) {
+func TestSyncPod_DNSWarningsAreEvents(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
 	pod := podOf(nil, "app")
@@ -275,7 +275,7 @@ func TestWarningsAboutDNSAreEvents(t *testing.T) {
 	require.Empty(t, s.events.take(), "once a sandbox")
 }
 
-func TestHostsFileIsWrittenInPlaceAndOnlyWhenItChanges(t *testing.T) {
+func TestHostsFile_WrittenInPlaceAndOnlyWhenItChanges(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
 	pod := podOf(nil, "app")
@@ -300,7 +300,7 @@ func TestHostsFileIsWrittenInPlaceAndOnlyWhenItChanges(t *testing.T) {
 	require.Contains(t, string(text), "192.0.2.9\tdb\n")
 }
 
-func TestPodOfTheHostsNetworkKeepsTheHostsFileThatNobodyKnows(t *testing.T) {
+func TestEtcHosts_HostNetworkWithUnknownHostsFile(t *testing.T) {
 	t.Parallel()
 	made := &configs{}
 	s := newSupplied(t, recording(made))
@@ -310,7 +310,7 @@ func TestPodOfTheHostsNetworkKeepsTheHostsFileThatNobodyKnows(t *testing.T) {
 	require.Empty(t, made.container.GetMounts())
 }
 
-func TestLeasesAreHeldUntilTheContainerIsThere(t *testing.T) {
+func TestLeases_HeldUntilTheContainerIsCreated(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
 	pod := podOf(nil, "app", "crash", "nowhere")
@@ -319,7 +319,7 @@ func TestLeasesAreHeldUntilTheContainerIsThere(t *testing.T) {
 	require.Empty(t, s.held.left())
 }
 
-func TestImagesThatAreVolumes(t *testing.T) {
+func TestImageVolumes(t *testing.T) {
 	t.Parallel()
 	made := &configs{}
 	s := newSupplied(t, recording(made))
@@ -344,7 +344,7 @@ func TestImagesThatAreVolumes(t *testing.T) {
 	require.True(t, running(s.look("broken").Container("job")), "it holds up no other")
 }
 
-func TestSubPathOfAVolumeThatIsNotThere(t *testing.T) {
+func TestSubPaths_MissingVolume(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
 	pod := mounting(podOf(nil, "app"), "data")
@@ -378,9 +378,10 @@ func TestLastWords(t *testing.T) {
 	require.Empty(t, podrunner.LastWords(ended), "it has no log")
 }
 
-// A container that crashes for weeks leaves no file per crash: the status shows the
-// last words of the instances that are there, and no others.
-func TestLastWordsOfARestartingContainerGoWithIt(t *testing.T) {
+// A container that crashes for weeks does not leave one file per crash: only
+// termination messages of existing instances are kept, because only those are
+// shown.
+func TestTerminationLog_RemovedWithItsContainer(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
 	pod := podOf(nil, "crash")
@@ -406,7 +407,7 @@ func TestLastWordsOfARestartingContainerGoWithIt(t *testing.T) {
 	require.FileExists(t, filepath.Join(folder, "somebody-elses"))
 }
 
-func TestLeftoversOfPodsThatAreGone(t *testing.T) {
+func TestLeftovers_RemovedPods(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
 	for _, uid := range []types.UID{"b", "a"} {
@@ -437,9 +438,9 @@ func TestLeftoversOfPodsThatAreGone(t *testing.T) {
 	require.DirExists(t, filepath.Join(s.root, "pods/z/somebody-elses"))
 }
 
-// TestSilenceIsNoAbsence: an agent that has just started may ask to clear the disk
-// before it has looked at the runtime.
-func TestSilenceIsNoAbsence(t *testing.T) {
+// TestRemovePod_FailedRefreshRemovesNothing: an agent that has just started may
+// remove a pod before it knows the runtime's state.
+func TestRemovePod_FailedRefreshRemovesNothing(t *testing.T) {
 	t.Parallel()
 	var fails error
 	s := newSupplied(t, func(c *podrunner.Config) {
@@ -455,7 +456,7 @@ func TestSilenceIsNoAbsence(t *testing.T) {
 	require.NoError(t, s.sync(pod))
 	before := s.files()
 	silence := &podcache.Status{UID: pod.UID}
-	require.ErrorContains(t, s.runner.RemovePod(t.Context(), silence), "remove pod uid: it runs")
+	require.ErrorContains(t, s.runner.RemovePod(t.Context(), silence), "remove pod uid: containers of the pod are still running")
 	fails = errors.New("it does not answer")
 	require.ErrorIs(t, s.runner.RemovePod(t.Context(), silence), fails)
 	require.Equal(t, before, s.files())
@@ -468,7 +469,7 @@ func TestSilenceIsNoAbsence(t *testing.T) {
 	require.Empty(t, s.files())
 }
 
-// lose has the runtime lose the pod.
+// lose removes the pod from the runtime.
 func (s *supplied) lose(uid types.UID) {
 	status := s.look(uid)
 	for _, c := range status.Containers {

@@ -15,21 +15,23 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Resizer is what a Runner asks of a runtime to change resources in place;
-// cri.RuntimeService has it.
+// Resizer are the runtime's calls that change resources in place;
+// cri.RuntimeService implements it.
 type Resizer interface {
 	UpdateContainerResources(ctx context.Context, containerID string, resources *runtimeapi.ContainerResources) error
 	UpdatePodSandboxResources(ctx context.Context, request *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error)
 }
 
-// update changes resources in the plan's order and stops at the first failure,
-// because what comes after it may need the room; the next plan names the rest again.
-func (t *turn) update(ctx context.Context, updates []Resize) error {
+// update changes resources in the plan's order. It stops at the first failure,
+// because later changes may need the resources that an earlier one frees; the
+// next plan contains the remaining changes again.
+func (t *podSync) update(ctx context.Context, updates []Resize) error {
 	if len(updates) == 0 {
 		return nil
 	}
 	if t.cfg.PodCgroups != nil && slices.ContainsFunc(updates, func(u Resize) bool { return u.growth() > 0 }) {
-		// A limit that shrinks beside one that grows may not be possible yet.
+		// Ignore the error: a limit that shrinks may not be possible yet; it is
+		// set again below.
 		_ = t.cfg.PodCgroups.Update(ctx, t.pod, t.node.Limits.quotaPeriod())
 	}
 	for i, u := range updates {
@@ -57,7 +59,7 @@ func (t *turn) update(ctx context.Context, updates []Resize) error {
 	return nil
 }
 
-func (t *turn) updateContainer(ctx context.Context, u Resize, later []Resize) error {
+func (t *podSync) updateContainer(ctx context.Context, u Resize, later []Resize) error {
 	if err := t.cfg.Resizer.UpdateContainerResources(ctx, u.ID, &runtimeapi.ContainerResources{Linux: t.resized(u, later)}); err != nil {
 		return err
 	}
@@ -65,19 +67,20 @@ func (t *turn) updateContainer(ctx context.Context, u Resize, later []Resize) er
 	return nil
 }
 
-// resized returns all resources of a container, as the kubelet sends them with each
-// change: those of u as they are to be, and those of later changes as they are now.
-func (t *turn) resized(u Resize, later []Resize) *runtimeapi.LinuxContainerResources {
+// resized returns all resources of a container, as the kubelet sends them with
+// each change: the resource of u with its new value, and those of later changes
+// with their current values.
+func (t *podSync) resized(u Resize, later []Resize) *runtimeapi.LinuxContainerResources {
 	c := podspec.Container(&t.pod.Spec, u.Name)
 	if c == nil {
 		return u.To
 	}
-	// Huge pages that the node does not have were refused at the start.
+	// The error is ignored: missing huge page sizes were rejected at the start.
 	all, _ := ContainerResources(t.pod, c, t.node)
 	for _, l := range later {
 		if l.ID == u.ID {
 			l.set(all, l.From)
-			all.CpuQuota = max(0, all.GetCpuQuota()) // no quota is no change
+			all.CpuQuota = max(0, all.GetCpuQuota()) // the CRI's value for "no change"
 		}
 	}
 	u.set(all, u.To)
@@ -93,9 +96,9 @@ func (r Resize) set(to, from *runtimeapi.LinuxContainerResources) {
 	to.CpuShares, to.CpuQuota, to.CpuPeriod = from.GetCpuShares(), from.GetCpuQuota(), from.GetCpuPeriod()
 }
 
-// updateSandbox reports to the runtime what the pod as a whole has. Most runtimes do
+// updateSandbox reports the pod's resources to the runtime. Most runtimes do
 // not implement that.
-func (t *turn) updateSandbox(ctx context.Context, u Resize, later []Resize) error {
+func (t *podSync) updateSandbox(ctx context.Context, u Resize, later []Resize) error {
 	config := SandboxConfig(t.pod, 0, t.node).GetLinux()
 	_, err := t.cfg.Resizer.UpdatePodSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{
 		PodSandboxId: u.ID, Overhead: config.GetOverhead(), Resources: withoutOverhead(t.pod, t.podResized(u, later)),
@@ -108,9 +111,9 @@ func (t *turn) updateSandbox(ctx context.Context, u Resize, later []Resize) erro
 	return err
 }
 
-// podResized returns all resources of the pod as a whole: that of u as it is to be, and
-// that of a later change as it is now.
-func (t *turn) podResized(u Resize, later []Resize) *runtimeapi.LinuxContainerResources {
+// podResized returns all resources of the pod: that of u with its new value,
+// and that of a later change with its current value.
+func (t *podSync) podResized(u Resize, later []Resize) *runtimeapi.LinuxContainerResources {
 	all := podLimitsOf(t.pod, t.node.Limits).linux()
 	for _, l := range later {
 		if l.Pod {
@@ -121,7 +124,8 @@ func (t *turn) podResized(u Resize, later []Resize) *runtimeapi.LinuxContainerRe
 	return all
 }
 
-// withoutOverhead takes the pod's overhead out of res: the runtime adds it.
+// withoutOverhead subtracts the pod's overhead from res, because the runtime
+// adds it.
 func withoutOverhead(pod *corev1.Pod, res *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources {
 	cpu := pod.Spec.Overhead.Cpu().MilliValue()
 	if memory := pod.Spec.Overhead.Memory().Value(); res.GetMemoryLimitInBytes() > 0 {
@@ -134,15 +138,17 @@ func withoutOverhead(pod *corev1.Pod, res *runtimeapi.LinuxContainerResources) *
 	return res
 }
 
-// resources returns what Plan compares; nothing where nothing can be resized.
+// resources returns the resources that Plan compares, or nothing if there is no
+// Resizer.
 func (r *Runner) resources(ctx context.Context, pod *corev1.Pod, node Node) Resources {
 	if r.cfg.Resizer == nil {
 		return Resources{}
 	}
-	e := r.recallEnforced(ctx, pod.UID)
+	e := r.loadEnforced(ctx, pod.UID)
 	res := Resources{
 		Container: func(c *corev1.Container) *runtimeapi.LinuxContainerResources {
-			// Huge pages that the node does not have were refused at the start.
+			// The error is ignored: missing huge page sizes were rejected at
+			// the start.
 			resources, _ := ContainerResources(pod, c, node)
 			return resources
 		},

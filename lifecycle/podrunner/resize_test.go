@@ -46,7 +46,7 @@ func TestResizeInPlace(t *testing.T) {
 	require.Equal(t, 0, podcache.RestartCount(b.look(pod.UID).Container("app")))
 }
 
-func TestResizeThatFailsHoldsUpNothingButTheResizesAfterIt(t *testing.T) {
+func TestResize_FailureStopsOnlyLaterResizes(t *testing.T) {
 	t.Parallel()
 	e := &events{}
 	b := newBed(t, func(c *podrunner.Config) { c.Events = e })
@@ -68,7 +68,8 @@ func TestResizeThatFailsHoldsUpNothingButTheResizesAfterIt(t *testing.T) {
 	require.Len(t, b.did(), 4)
 }
 
-// TestResizeSendsAllResources: with each change, and those that change later as they are.
+// TestResizeSendsAllResources: with each change, with current values for later
+// changes.
 func TestResizeSendsAllResources(t *testing.T) {
 	t.Parallel()
 	s := &sent{}
@@ -91,7 +92,7 @@ func TestResizeSendsAllResources(t *testing.T) {
 	require.Equal(t, int64(200_000), s.all[2].GetCpuQuota())
 }
 
-// sent records what a runtime is asked to change.
+// sent records the requested changes.
 type sent struct {
 	podrunner.Resizer
 	all   []*runtimeapi.LinuxContainerResources
@@ -108,7 +109,7 @@ func (s *sent) UpdateContainerResources(ctx context.Context, id string, r *runti
 	return s.Resizer.UpdateContainerResources(ctx, id, r)
 }
 
-// groups keeps the pods' cgroups in memory, and records what is asked for.
+// groups keeps the pods' cgroups in memory, and records the calls.
 type groups struct {
 	calls []string
 	err   error
@@ -123,7 +124,7 @@ func (c *groups) Update(context.Context, *corev1.Pod, time.Duration) error {
 	return c.err
 }
 
-// The pod as a whole has room for its containers at any time. A runtime need not
+// The pod's cgroup has room for its containers at any time. A runtime need not
 // implement UpdatePodSandboxResources.
 func TestResize_PodGrowsFirstAndShrinksLast(t *testing.T) {
 	t.Parallel()
@@ -151,8 +152,8 @@ func TestResize_PodGrowsFirstAndShrinksLast(t *testing.T) {
 	require.Empty(t, b.did())
 }
 
-// If the pod's cgroup can't be updated, the next sync tries it again although the
-// containers have what they are to have.
+// If the pod's cgroup can't be updated, the next sync retries although the
+// containers have the desired resources.
 func TestResize_UpdateOfThePodsCgroupIsRetried(t *testing.T) {
 	t.Parallel()
 	group := &groups{}
@@ -172,7 +173,8 @@ func TestResize_UpdateOfThePodsCgroupIsRetried(t *testing.T) {
 	require.Equal(t, []string{"update"}, group.calls, "nothing is left to do")
 }
 
-// The runtime is told what the pod has without its overhead, which it adds itself.
+// The runtime gets the pod's resources without its overhead, which it adds
+// itself.
 func TestResize_SandboxIsToldWithoutOverhead(t *testing.T) {
 	t.Parallel()
 	s := &sent{}
@@ -235,14 +237,15 @@ func TestResize_InitContainerThatRuns(t *testing.T) {
 	require.Equal(t, []string{"UpdateContainerResources ns/pod/init"}, b.did())
 }
 
-// blind shows nothing of what it was told to change.
+// blind hides the resources that were changed.
 type blind struct{ podrunner.Resizer }
 
 func (blind) UpdateContainerResources(context.Context, string, *runtimeapi.ContainerResources) error {
 	return nil
 }
 
-// What was enforced is compared, not what the runtime shows: it may round or hide it.
+// The enforced resources are compared, not the runtime's status, which may
+// round or hide them.
 func TestResize_RuntimeThatDoesNotShowIt(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t, func(c *podrunner.Config) { c.Resizer = blind{c.Resizer} }), podOf(nil, "app")
@@ -259,9 +262,9 @@ func TestResize_RuntimeThatDoesNotShowIt(t *testing.T) {
 	}
 }
 
-// The record outlives the agent. Without it, or if it is damaged, the runtime's status
-// counts, and nothing that runs is touched.
-func TestEnforced_OutlivesTheAgent(t *testing.T) {
+// The record survives the agent. Without it, or if it is damaged, the runtime's
+// status counts, and running containers are not touched.
+func TestEnforced_SurvivesARestartOfTheAgent(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	root := t.TempDir()
@@ -293,7 +296,7 @@ func TestEnforced_OutlivesTheAgent(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(`{"containers":`), 0o600))
 	restart()
 	require.Empty(t, b.runner.Enforced(t.Context(), pod.UID))
-	require.Equal(t, 1, strings.Count(log.String(), "could not read which resources were enforced"))
+	require.Equal(t, 1, strings.Count(log.String(), "could not read the enforced resources of a pod"))
 	require.NoError(t, b.sync(pod))
 	require.Equal(t, []string{"UpdateContainerResources ns/pod/app"}, b.did(), "the runtime shows 64Mi")
 	restart()
@@ -306,9 +309,9 @@ func TestEnforced_OutlivesTheAgent(t *testing.T) {
 	require.Empty(t, b.runner.Enforced(t.Context(), pod.UID))
 }
 
-// A pod that runs again under its UID gets its record again, and a pod that is only asked
-// about leaves nothing in memory.
-func TestEnforced_GoesWithThePod(t *testing.T) {
+// A pod that runs again with the same UID gets a new record, and a query about
+// a pod leaves nothing in memory.
+func TestEnforced_DeletedWithThePod(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	b := newBed(t, func(c *podrunner.Config) { c.RootDir, c.State = root, state.Files(root) })
@@ -327,7 +330,7 @@ func TestEnforced_GoesWithThePod(t *testing.T) {
 	require.Zero(t, b.runner.EnforcedInMemory())
 }
 
-// A record that can't be written keeps no container from being started.
+// A failure to write the record does not prevent the start of a container.
 func TestEnforced_FileThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
@@ -339,6 +342,6 @@ func TestEnforced_FileThatCannotBeWritten(t *testing.T) {
 	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "1")
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "pods", string(pod.UID), "resources.new"), 0o700))
 	require.NoError(t, b.sync(pod))
-	require.Contains(t, log.String(), "could not record which resources were enforced for a pod")
+	require.Contains(t, log.String(), "could not store the enforced resources of a pod")
 	require.NotEmpty(t, b.runner.Enforced(t.Context(), pod.UID))
 }

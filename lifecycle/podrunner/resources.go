@@ -18,9 +18,9 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// ContainerResources returns the container's resources as CRI takes them, at its
-// creation and for a resize in place. It is pure. The error is about huge pages
-// that the node does not have.
+// ContainerResources returns the container's resources as a CRI message, for
+// its creation and for a resize in place. It is pure. The error is about huge
+// page sizes that the node does not have.
 func ContainerResources(pod *corev1.Pod, c *corev1.Container, node Node) (*runtimeapi.LinuxContainerResources, error) {
 	limits := effectiveLimits(pod, c)
 	res := cpuAndMemory(c.Resources.Requests, limits, node)
@@ -34,9 +34,9 @@ func ContainerResources(pod *corev1.Pod, c *corev1.Container, node Node) (*runti
 	return res, err
 }
 
-// effectiveLimits are the container's limits of cpu, memory and huge pages, and where
-// it has none those of the pod as a whole (KEP-2837). A limit of zero huge pages is
-// one.
+// effectiveLimits returns the container's limits of CPU, memory and huge pages.
+// If one is missing, the pod-level limit is used (KEP-2837). For huge pages, a
+// limit of zero is a limit.
 func effectiveLimits(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList {
 	if pod.Spec.Resources == nil {
 		return c.Resources.Limits
@@ -51,8 +51,8 @@ func effectiveLimits(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList {
 	return limits
 }
 
-// cpuAndMemory turns requests and limits into what a cgroup takes. A request that
-// is not written down is the limit.
+// cpuAndMemory converts requests and limits to cgroup settings. A missing
+// request defaults to the limit.
 func cpuAndMemory(requests, limits corev1.ResourceList, node Node) *runtimeapi.LinuxContainerResources {
 	request := requests.Cpu().MilliValue()
 	if _, asked := requests[corev1.ResourceCPU]; !asked {
@@ -74,11 +74,12 @@ func cpuAndMemory(requests, limits corev1.ResourceList, node Node) *runtimeapi.L
 	return res
 }
 
-// oomScoreAdj follows the kubelet: the kernel kills BestEffort first (1000),
-// Guaranteed and critical pods of the class system-node-critical last (-997), and
-// Burstable by how much memory was asked for, between 3 and 999. What a pod as a whole
-// asked for beyond its containers counts for each of them alike, and a sidecar goes no
-// earlier than the regular container that asked for least (KEP-2837, KEP-753).
+// oomScoreAdj follows the kubelet: the kernel kills BestEffort containers first
+// (1000), those of Guaranteed pods and of critical pods of the class
+// system-node-critical last (-997), and Burstable ones by their memory request,
+// between 3 and 999. Memory that the pod requests beyond its containers counts
+// equally for each of them. A sidecar is not killed earlier than the regular
+// container with the smallest request (KEP-2837, KEP-753).
 func oomScoreAdj(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) int64 {
 	const guaranteed, bestEffort, lowest, nodeCritical = -997, 1000, 3, "system-node-critical"
 	if podspec.IsCritical(pod) && pod.Spec.PriorityClassName == nodeCritical {
@@ -111,8 +112,8 @@ func oomScoreAdj(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) int
 	return min(max(score, lowest), bestEffort-1)
 }
 
-// memoryShare is each container's part, init containers included, of the memory that
-// the pod as a whole requests beyond what its containers do.
+// memoryShare returns each container's share, init containers included, of the
+// memory that the pod requests beyond the sum of its containers.
 func memoryShare(pod *corev1.Pod) int64 {
 	if pod.Spec.Resources == nil {
 		return 0
@@ -122,13 +123,13 @@ func memoryShare(pod *corev1.Pod) int64 {
 	return max(0, rest) / int64(max(1, len(pod.Spec.Containers)+len(pod.Spec.InitContainers)))
 }
 
-// setSwap keeps the container out of the node's swap, or gives it its part.
+// setSwap sets the container's limit of swap: none, or its share.
 func setSwap(res *runtimeapi.LinuxContainerResources, pod *corev1.Pod, c *corev1.Container, node Node) {
 	cgroups := node.Cgroups
 	switch {
 	case !cgroups.SwapAccounting:
 	case !cgroups.V2:
-		res.MemorySwapLimitInBytes = res.GetMemoryLimitInBytes() // of memory and swap together
+		res.MemorySwapLimitInBytes = res.GetMemoryLimitInBytes() // the limit of memory and swap together
 	default:
 		setUnified(res, "memory.swap.max", strconv.FormatInt(swapShare(pod, c, node), 10))
 	}
@@ -145,9 +146,9 @@ func swapShare(pod *corev1.Pod, c *corev1.Container, node Node) int64 {
 	return int64(min(part, 1) * float64(node.Cgroups.SwapCapacityBytes))
 }
 
-// setMemoryQoS has the kernel keep the memory that was requested, if the node's policy
-// says so, and slow the container down some way before its limit, or before the node's
-// if it has none (KEP-2570).
+// setMemoryQoS reserves the requested memory if the node's policy requires it,
+// and slows the container down before it reaches its limit, or the node's
+// allocatable memory if it has none (KEP-2570).
 func setMemoryQoS(res *runtimeapi.LinuxContainerResources, pod *corev1.Pod, c *corev1.Container, node Node) {
 	factor := node.Limits.MemoryThrottling
 	if factor <= 0 {
@@ -182,8 +183,8 @@ func setUnified(res *runtimeapi.LinuxContainerResources, file, value string) {
 	res.Unified[file] = value
 }
 
-// hugePages limits huge pages of every size that the node has: to none, where the
-// container asks for none.
+// hugePages sets a limit for every huge page size of the node: zero if the
+// container requests none.
 func hugePages(limits corev1.ResourceList, sizes []int64) ([]*runtimeapi.HugepageLimit, error) {
 	asked := map[int64]uint64{}
 	for _, name := range sortedKeys(limits) {
@@ -195,7 +196,7 @@ func hugePages(limits corev1.ResourceList, sizes []int64) ([]*runtimeapi.Hugepag
 		quantity := limits[name]
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("%s: %q is no size: %w", name, text, err)
+			return nil, fmt.Errorf("%s: %q is not a size: %w", name, text, err)
 		case quantity.Sign() <= 0:
 			continue
 		case !slices.Contains(sizes, size.Value()):
@@ -210,7 +211,7 @@ func hugePages(limits corev1.ResourceList, sizes []int64) ([]*runtimeapi.Hugepag
 	return out, nil
 }
 
-// pageSize names a size as cgroup files are named: 2MB, 1GB.
+// pageSize formats a size as in the names of cgroup files: 2MB, 1GB.
 func pageSize(bytes int64) string {
 	units := []string{"B", "KB", "MB", "GB", "TB"}
 	i := 0
@@ -220,8 +221,8 @@ func pageSize(bytes int64) string {
 	return strconv.FormatInt(bytes, 10) + units[i]
 }
 
-// divided is a quantity in units of divisor, rounded up, as the downward API
-// shows it.
+// divided returns a quantity in units of divisor, rounded up, as in the
+// downward API.
 func divided(q, divisor resource.Quantity, milli bool) (string, error) {
 	if divisor.IsZero() {
 		divisor = resource.MustParse("1")

@@ -15,8 +15,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// resources makes requests and limits of "memory=1Gi<2Gi": a request and, after
-// the sign, a limit; either may be missing.
+// amounts builds requests and limits from strings such as "memory=1Gi<2Gi": a
+// request and, after the sign, a limit; either may be missing.
 func amounts(all ...string) corev1.ResourceRequirements {
 	r := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
 	for _, a := range all {
@@ -78,7 +78,7 @@ func TestCgroupSettings(t *testing.T) {
 		},
 		"none of them":              {r: amounts("hugepages-2Mi=<0"), want: ""},
 		"huge pages that are not":   {r: amounts("hugepages-2Mi=<4Mi"), want: "error hugepages-2Mi: this node has no huge pages of that size"},
-		"huge pages of no size":     {r: amounts("hugepages-x=<4Mi"), want: `error hugepages-x: "x" is no size: `},
+		"huge pages of no size":     {r: amounts("hugepages-x=<4Mi"), want: `error hugepages-x: "x" is not a size: `},
 		"huge pages of an odd size": {r: amounts("hugepages-3k=<1"), cgroups: podrunner.Cgroups{HugePageSizes: []int64{3000}}, want: "3000B=1"},
 	} {
 		pod, node := testPod(), testNode()
@@ -180,8 +180,8 @@ func TestOOMScoreOfCriticalPods(t *testing.T) {
 	}
 }
 
-// TestLimitsOfThePodAsAWhole: without a cgroup of the pod nothing else would hold its
-// containers to them.
+// TestLimitsOfThePodAsAWhole: without a cgroup of the pod the containers get
+// its limits.
 func TestLimitsOfThePodAsAWhole(t *testing.T) {
 	t.Parallel()
 	pod, node := testPod(), testNode()

@@ -21,26 +21,26 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// Runner does on a runtime what [Plan] says. Its methods are safe for concurrent
-// use for different pods; podworker sees to it that one pod has one turn at a
-// time. [Runner.RemovePod] may be called during a pod's last turn.
+// Runner carries out the plans of [Plan] on a runtime. Its methods are safe for
+// concurrent use for different pods; for one pod, podworker runs one sync at a
+// time. [Runner.RemovePod] may be called during a pod's last sync.
 type Runner struct {
 	cfg   Config
 	slots slots
-	clean podlock.Locks // of what was prepared for a pod: one cleaner at a time
+	clean podlock.Locks // held while releasing what was prepared for a pod
 
 	mu           sync.Mutex
 	waiting      map[types.UID]map[string]corev1.ContainerStateWaiting
 	enforcements map[types.UID]enforcement
-	preStopped   map[types.UID]map[string]bool // ids of containers whose preStop hook has ended
-	ends         map[types.UID]*begunEnd       // of pods that are ending, or of which State has no end
-	restarting   map[types.UID]bool            // of the last plan
+	preStopped   map[types.UID]map[string]bool   // ids of containers whose preStop hook has ended
+	terminations map[types.UID]*terminationState // of terminating pods, and of pods known to have no record in State
+	restarting   map[types.UID]bool              // from the last plan
 	injections   map[types.UID]injections
 }
 
 var _ podworker.Syncer = (*Runner)(nil)
 
-// New returns a Runner, or an error that names every problem with cfg.
+// New returns a Runner. The error reports every problem with cfg.
 func New(cfg Config) (*Runner, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("podrunner: invalid config: %w", err)
@@ -55,7 +55,7 @@ func New(cfg Config) (*Runner, error) {
 		waiting:      map[types.UID]map[string]corev1.ContainerStateWaiting{},
 		enforcements: map[types.UID]enforcement{},
 		preStopped:   map[types.UID]map[string]bool{},
-		ends:         map[types.UID]*begunEnd{},
+		terminations: map[types.UID]*terminationState{},
 		restarting:   map[types.UID]bool{},
 		injections:   map[types.UID]injections{},
 	}, nil
@@ -100,23 +100,23 @@ func (o Observer) withDefaults() Observer {
 	return o
 }
 
-// Waiting returns why containers of the pod that are to run are not started, by
-// container name, as the last turn left it. The map is the caller's.
+// Waiting returns why containers of the pod that should run are not started, by
+// container name, as of the last sync. The caller owns the map.
 func (r *Runner) Waiting(uid types.UID) map[string]corev1.ContainerStateWaiting {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.waiting[uid])
 }
 
-// SyncPod brings the pod to what its spec says, as far as one turn can. It never
-// says that the pod is terminal: that is for whoever computes its phase. The
-// error says when to try again if something backs off. A stale status is an
-// error, because acting on it would make second containers of a name.
+// SyncPod carries out one plan to make the pod match its spec. It never reports
+// the pod as terminal; the caller that computes the phase does. If something
+// backs off, the error keepsAlive the time of the next try. A stale status is an
+// error, because acting on it could create a container twice.
 func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, err error) {
 	if t.Status.Stale {
 		return false, fmt.Errorf("sync pod %s: %w", podName(t.Pod), errStale)
 	}
-	if err := r.unend(ctx, t.Pod.UID); err != nil {
+	if err := r.clearTermination(ctx, t.Pod.UID); err != nil {
 		return false, fmt.Errorf("sync pod %s: %w", podName(t.Pod), err)
 	}
 	r.forgetHooks(t.Status)
@@ -130,10 +130,10 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 	r.setRestarting(t.Pod.UID, actions.Restarting)
 	if !actions.Empty() {
 		r.cfg.Observer.Planned(t.Pod, actions)
-		r.cfg.Logger.DebugContext(ctx, "acting on a pod", "pod", podName(t.Pod), "podUID", t.Pod.UID, "actions", actions.String())
+		r.cfg.Logger.DebugContext(ctx, "carrying out the plan for the pod", "pod", podName(t.Pod), "podUID", t.Pod.UID, "actions", actions.String())
 		t.Acted()
 	}
-	run := &turn{
+	run := &podSync{
 		Runner: r, pod: t.Pod, status: t.Status, node: node, waiting: actions.Waiting, retryAt: actions.RetryAt,
 		prepared: map[string]*runtimeapi.ContainerConfig{}, images: map[string]*fetched{},
 	}
@@ -152,14 +152,14 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 	return false, err
 }
 
-// Forget drops what is kept about a pod in memory, but for the restart back-off
-// of its containers, which the back-off forgets by itself when it is quiet.
+// Forget deletes the state of a pod from memory, except the restart back-off of
+// its containers, which expires by itself.
 func (r *Runner) Forget(uid types.UID) {
 	r.mu.Lock()
 	delete(r.waiting, uid)
 	delete(r.enforcements, uid)
 	delete(r.preStopped, uid)
-	delete(r.ends, uid)
+	delete(r.terminations, uid)
 	delete(r.restarting, uid)
 	delete(r.injections, uid)
 	r.mu.Unlock()
@@ -177,8 +177,8 @@ func (r *Runner) setWaiting(uid types.UID, waiting map[string]corev1.ContainerSt
 	r.waiting[uid] = waiting
 }
 
-// wasRestarting reports whether the pod's containers were all being restarted when its
-// last plan was made; before the first one, whether its status says so.
+// wasRestarting reports whether the pod's last plan was restarting all its
+// containers. Before the first plan it reports what the pod's status shows.
 func (r *Runner) wasRestarting(pod *corev1.Pod) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,14 +196,15 @@ func (r *Runner) setRestarting(uid types.UID, restarting bool) {
 	r.restarting[uid] = restarting
 }
 
-// event records an event about the pod or, by its reference, one of its containers.
+// event records an event about the pod or about one of its containers (by its
+// reference).
 func (r *Runner) event(about runtime.Object, eventType, reason, format string, args ...any) {
 	if r.cfg.Events != nil {
 		r.cfg.Events.Eventf(about, eventType, reason, format, args...)
 	}
 }
 
-// node is the node as it is now.
+// node returns the current description of the node.
 func (r *Runner) node() Node {
 	n := Node{
 		Policy: r.cfg.Policy, Facts: r.cfg.Facts(),

@@ -27,7 +27,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-func TestPodComesUpStepByStep(t *testing.T) {
+func TestSyncPod_StartsAPodStepByStep(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf([]string{"job"}, "app", "crash")
 	require.NoError(t, b.sync(pod))
@@ -73,8 +73,8 @@ func TestCrashLoopBacksOffAndCountsRestarts(t *testing.T) {
 	require.LessOrEqual(t, len(b.look(pod.UID).Containers), 2, "the dead are removed")
 }
 
-// cutting starts nothing: it stands for a client whose timeout is shorter than a start
-// takes. What containerd makes of that is in dead.
+// cutting starts nothing: it is a client whose timeout is shorter than a start.
+// dead is the container that containerd leaves then.
 type cutting struct {
 	podrunner.Containers
 	clock clock.Clock
@@ -96,9 +96,10 @@ func (c *cutting) show(s *podcache.Status) *podcache.Status {
 	return s
 }
 
-// TestStartsThatAreBrokenOffBackOff though their dead containers count for nothing else:
-// each wakes the pod's worker, which would make the next one at once, for ever.
-func TestStartsThatAreBrokenOffBackOff(t *testing.T) {
+// TestStart_InterruptedStartsBackOff although their dead containers are ignored
+// otherwise: each of them triggers a sync, which would create the next one at
+// once, for ever.
+func TestStart_InterruptedStartsBackOff(t *testing.T) {
 	t.Parallel()
 	cut := &cutting{dead: map[string]time.Time{}}
 	b := newBed(t, func(c *podrunner.Config) {
@@ -123,7 +124,7 @@ func TestStartsThatAreBrokenOffBackOff(t *testing.T) {
 	require.Equal(t, "CrashLoopBackOff", b.runner.Waiting(pod.UID)["app"].Reason)
 }
 
-func TestOneContainerThatCannotStartHoldsUpNoOther(t *testing.T) {
+func TestSyncPod_FailedStartDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		image, reason, message string
@@ -142,7 +143,7 @@ func TestOneContainerThatCannotStartHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-func TestFailedPullBacksOffPerPodAndImage(t *testing.T) {
+func TestSyncPod_FailedPullBacksOffPerPodAndImage(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "nowhere")
 	require.Error(t, b.sync(pod))
@@ -164,7 +165,7 @@ func TestFailedPullBacksOffPerPodAndImage(t *testing.T) {
 	require.Contains(t, b.did(), "PullImage nowhere:latest", "a forgotten pod starts afresh")
 }
 
-func TestPullThatWeCancelledIsNobodysFailure(t *testing.T) {
+func TestSyncPod_CancelledPullStartsNoBackOff(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "crash")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -182,10 +183,10 @@ func TestPullThatWeCancelledIsNobodysFailure(t *testing.T) {
 	require.NoError(t, b.sync(pod))
 }
 
-// TestStartThatHasBegunIsFinished: an agent that stops while a container starts
-// must not make a dead container of it, but a runtime that hangs must not keep
-// the agent from stopping either.
-func TestStartThatHasBegunIsFinished(t *testing.T) {
+// TestStart_CancelledSyncFinishesTheStart: an agent that stops while a
+// container starts must not leave a dead container, but a runtime that hangs
+// must not keep the agent from stopping either.
+func TestStart_CancelledSyncFinishesTheStart(t *testing.T) {
 	t.Parallel()
 	for name, hangs := range map[string]bool{"the runtime answers late": false, "the runtime hangs": true} {
 		b, pod := newBed(t), podOf(nil, "app")
@@ -210,7 +211,7 @@ func TestStartThatHasBegunIsFinished(t *testing.T) {
 	}
 }
 
-// stepUntil lets time go on, a second at a time, until done says how it ended.
+// stepUntil steps the clock second by second until done has a result.
 func (b *bed) stepUntil(done <-chan error) error {
 	for {
 		select {
@@ -225,7 +226,7 @@ func (b *bed) stepUntil(done <-chan error) error {
 	}
 }
 
-func TestRuntimeErrorsNameThePodAndTheStep(t *testing.T) {
+func TestSyncPod_ErrorsNameThePodAndTheStep(t *testing.T) {
 	t.Parallel()
 	broken := grpcstatus.Error(codes.Internal, "it is broken")
 	for method, want := range map[string]string{
@@ -258,7 +259,7 @@ func TestTerminatingPodIsStoppedWithinItsGraceAndChecked(t *testing.T) {
 	require.NoError(t, b.runner.SyncTerminatedPod(t.Context(), podworker.Turn{Pod: pod, Status: s}))
 }
 
-func TestStubbornContainerIsKilledAtTheEndOfItsGrace(t *testing.T) {
+func TestSyncTerminatingPod_KillsAtTheEndOfTheGracePeriod(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "stubborn")
 	require.NoError(t, b.sync(pod))
@@ -272,7 +273,7 @@ func TestStubbornContainerIsKilledAtTheEndOfItsGrace(t *testing.T) {
 	require.Equal(t, int32(137), b.look(pod.UID).Container("stubborn").GetExitCode())
 }
 
-func TestRuntimeThatLiesAboutStoppingIsFoundOut(t *testing.T) {
+func TestSyncTerminatingPod_VerifiesThatContainersStopped(t *testing.T) {
 	t.Parallel()
 	var lie *podcache.Status
 	b := newBed(t, func(c *podrunner.Config) {
@@ -284,10 +285,10 @@ func TestRuntimeThatLiesAboutStoppingIsFoundOut(t *testing.T) {
 	turn := podworker.Turn{Pod: pod, Status: lie, Grace: time.Second}
 	require.ErrorIs(t, b.runner.SyncTerminatingPod(t.Context(), turn), podrunner.ErrStillRunning)
 	require.ErrorIs(t, b.runner.SyncTerminatedPod(t.Context(), turn), podrunner.ErrStillRunning)
-	require.ErrorContains(t, b.runner.RemovePod(t.Context(), lie), "remove pod uid: it runs")
+	require.ErrorContains(t, b.runner.RemovePod(t.Context(), lie), "remove pod uid: containers of the pod are still running")
 }
 
-// stops records how long containers get.
+// stops records the grace periods of containers.
 type stops struct {
 	podrunner.Containers
 	seconds []int64
@@ -298,7 +299,7 @@ func (s *stops) StopContainer(ctx context.Context, id string, seconds int64) err
 	return s.Containers.StopContainer(ctx, id, seconds)
 }
 
-func TestPodThatOnlyTheRuntimeKnowsGetsTheGraceItWasMadeWith(t *testing.T) {
+func TestSyncTerminatingRuntimePod_GraceFromAnnotations(t *testing.T) {
 	t.Parallel()
 	var recorded *stops
 	b := newBed(t, func(c *podrunner.Config) {
@@ -351,7 +352,7 @@ func TestRemovePodRemovesTheLogsOfItsUIDAndNoOthers(t *testing.T) {
 	require.DirExists(t, filepath.Join(outside, "app"), "what a link leads to")
 }
 
-func TestRemovalThatFailsIsNamedAndTheRestGoesOn(t *testing.T) {
+func TestSyncPod_FailedRemovalDoesNotStopTheRest(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app", "job")
 	require.NoError(t, b.sync(pod))
@@ -364,7 +365,7 @@ func TestRemovalThatFailsIsNamedAndTheRestGoesOn(t *testing.T) {
 	require.Empty(t, b.look(pod.UID).Containers)
 }
 
-func TestChangedContainerIsReplacedInPlace(t *testing.T) {
+func TestSyncPod_ChangedContainerIsReplaced(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app", "job")
 	require.NoError(t, b.sync(pod))
@@ -380,7 +381,7 @@ func TestChangedContainerIsReplacedInPlace(t *testing.T) {
 	require.Equal(t, job, s.Container("job").GetId(), "the one beside it is left alone")
 }
 
-func TestNewNamesEveryProblem(t *testing.T) {
+func TestNew_ReportsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := podrunner.New(podrunner.Config{
 		LogRoot: "relative", RootDir: "too", SeccompRoot: "profiles", PostStartTimeout: -1, ParallelStarts: -1,
@@ -405,6 +406,6 @@ func TestNewNamesEveryProblem(t *testing.T) {
 	_, err = podrunner.New(podrunner.Config{
 		ContainerLogs: "/links", Inject: resources.Combine[resources.Ledger](),
 	})
-	require.ErrorContains(t, err, "field ContainerLogs: there are no logs to link to without a LogRoot")
-	require.ErrorContains(t, err, "field Inject: the CPUs of running containers can't be changed without a Resizer")
+	require.ErrorContains(t, err, "field ContainerLogs: needs LogRoot, because there are no logs to link to without it")
+	require.ErrorContains(t, err, "field Inject: needs Resizer, because the CPUs of running containers can't be changed without it")
 }

@@ -13,11 +13,11 @@ import (
 )
 
 // SandboxConfig returns the CRI configuration of the pod's sandbox. It is pure;
-// pod is neither changed nor kept. Of a pod that [CheckSandbox] refuses it shows
-// what can be shown.
+// pod is neither modified nor retained. For a pod that [CheckSandbox] rejects,
+// the result is incomplete.
 func SandboxConfig(pod *corev1.Pod, attempt uint32, node Node) *runtimeapi.PodSandboxConfig {
 	dns, _ := DNSConfig(pod, node)
-	bare := *pod // the runtime adds the overhead itself
+	bare := *pod // without the overhead, which the runtime adds itself
 	bare.Spec.Overhead = nil
 	config := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{
@@ -49,14 +49,14 @@ func SandboxConfig(pod *corev1.Pod, attempt uint32, node Node) *runtimeapi.PodSa
 	return config
 }
 
-// CheckSandbox says why the pod's sandbox can't be made, with every reason, or
-// nil. It is pure, and the last gate before a sandbox is made: what [Admit] refuses
-// for good it refuses, too. Else what it finds may be another thing later: a
-// runtime class may be added, user IDs come free.
+// CheckSandbox returns every reason why the pod's sandbox can't be created,
+// joined, or nil. It is pure, and the last check before a sandbox is created.
+// It includes the permanent reasons of [Admit]. The other reasons may be
+// temporary: a runtime class may be added, or user IDs may become free.
 func CheckSandbox(pod *corev1.Pod, node Node) error {
 	_, errName := kernelName(pod, node)
 	_, errHandler := RuntimeHandler(pod, node)
-	errs := []error{Admit(pod, node), checkDNS(pod, node), errName, errHandler} // the kubelet names the first
+	errs := []error{Admit(pod, node), checkDNS(pod, node), errName, errHandler} // the kubelet reports only the first
 	if errHandler == nil {
 		errs = append(errs, checkUserNamespace(pod, node))
 	}
@@ -67,8 +67,8 @@ func CheckSandbox(pod *corev1.Pod, node Node) error {
 	return errors.Join(errs...)
 }
 
-// RuntimeHandler returns the runtime handler of the pod's runtime class; empty is
-// the runtime's default.
+// RuntimeHandler returns the runtime handler of the pod's runtime class; empty
+// means the runtime's default.
 func RuntimeHandler(pod *corev1.Pod, node Node) (string, error) {
 	class := pod.Spec.RuntimeClassName
 	if class == nil || *class == "" {
@@ -80,7 +80,8 @@ func RuntimeHandler(pod *corev1.Pod, node Node) (string, error) {
 	return node.RuntimeHandler(*class)
 }
 
-// podLabels returns the pod's own labels with the kubelet's and ours, which win.
+// podLabels returns the pod's labels with those of the kubelet and of this
+// package, which take precedence.
 func podLabels(pod *corev1.Pod, agent string) map[string]string {
 	labels := map[string]string{}
 	maps.Copy(labels, pod.Labels)
@@ -91,9 +92,10 @@ func podLabels(pod *corev1.Pod, agent string) map[string]string {
 	return labels
 }
 
-// portMappings are the ports of the regular containers and of sidecars, those without
-// a host port too: an init container is gone when somebody calls. A container's port
-// that is named twice, or the same twice without a name, counts once.
+// portMappings returns the ports of regular containers and of sidecars, also
+// those without a host port. Other init containers have ended before the ports
+// are used. Ports of a container with the same name, or equal ports without a
+// name, count once.
 func portMappings(pod *corev1.Pod) (mappings []*runtimeapi.PortMapping) {
 	for c, init := range podspec.Containers(&pod.Spec) {
 		if init && !podspec.IsSidecar(c) {

@@ -18,7 +18,8 @@ import (
 func sandboxSecurity(pod *corev1.Pod, node Node) *runtimeapi.LinuxSandboxSecurityContext {
 	sc := &runtimeapi.LinuxSandboxSecurityContext{
 		NamespaceOptions: namespaces(pod, node),
-		// The sandbox runs nothing of the pod's: it needs no exception.
+		// No container of the pod runs in the sandbox process, so it needs no
+		// exception.
 		Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 	}
 	for c := range podspec.Containers(&pod.Spec) {
@@ -30,7 +31,7 @@ func sandboxSecurity(pod *corev1.Pod, node Node) *runtimeapi.LinuxSandboxSecurit
 	if p := pod.Spec.SecurityContext; p != nil {
 		sc.RunAsUser = value(p.RunAsUser)
 		if p.RunAsUser != nil {
-			sc.RunAsGroup = value(p.RunAsGroup) // CRI takes a group only with a user
+			sc.RunAsGroup = value(p.RunAsGroup) // the CRI accepts a group only with a user
 		}
 		sc.SupplementalGroups, sc.SupplementalGroupsPolicy = groups(p), groupsPolicy(p)
 		sc.SelinuxOptions = seLinux(p.SELinuxOptions)
@@ -42,9 +43,9 @@ func isPrivileged(c *corev1.Container) bool {
 	return c.SecurityContext != nil && isTrue(c.SecurityContext.Privileged)
 }
 
-// containerSecurity returns the container's security context over the pod's.
-// The masked and read-only paths of /proc and /sys are the agent's to name:
-// containerd masks nothing by itself.
+// containerSecurity returns the container's security context, merged with the
+// pod's. The agent sets the masked and read-only paths of /proc and /sys,
+// because containerd has no defaults for them.
 func containerSecurity(pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*runtimeapi.LinuxContainerSecurityContext, error) {
 	profile, err := seccomp(pod.Spec.SecurityContext, c.SecurityContext, node)
 	if err != nil {
@@ -62,7 +63,7 @@ func containerSecurity(pod *corev1.Pod, c *corev1.Container, in Instance, node N
 	if sc.Apparmor, err = appArmor(appArmorProfile(pod, c)); err != nil {
 		return nil, err
 	}
-	sc.ApparmorProfile = oldAppArmor(sc.Apparmor) // Old runtimes read nothing else.
+	sc.ApparmorProfile = oldAppArmor(sc.Apparmor) // Old runtimes read only this field.
 	if p := pod.Spec.SecurityContext; p != nil {
 		sc.SupplementalGroups, sc.SupplementalGroupsPolicy = groups(p), groupsPolicy(p)
 		sc.SelinuxOptions = seLinux(p.SELinuxOptions)
@@ -89,8 +90,8 @@ func containerSecurity(pod *corev1.Pod, c *corev1.Container, in Instance, node N
 	return sc, nil
 }
 
-// setUser names the user and group that the pod wants. Where it names no user, the
-// image's user is named without the image's group, as the kubelet does.
+// setUser sets the user and group that the pod requests. If it requests no
+// user, the image's user is set without the image's group, as in the kubelet.
 func setUser(sc *runtimeapi.LinuxContainerSecurityContext, pod *corev1.Pod, c *corev1.Container, image *runtimeapi.Image) {
 	user, group, _ := runAs(pod, c)
 	sc.RunAsUser, sc.RunAsGroup = value(user), value(group)
@@ -102,8 +103,8 @@ func setUser(sc *runtimeapi.LinuxContainerSecurityContext, pod *corev1.Pod, c *c
 	}
 }
 
-// runAs returns who runs in the container, and whether it may not be root: what
-// the container says, and where it says nothing the pod.
+// runAs returns the user and group of the container, and whether it must not be
+// root. The container's settings take precedence over the pod's.
 func runAs(pod *corev1.Pod, c *corev1.Container) (user, group *int64, nonRoot bool) {
 	var mustNot *bool
 	if p := pod.Spec.SecurityContext; p != nil {
@@ -115,8 +116,8 @@ func runAs(pod *corev1.Pod, c *corev1.Container) (user, group *int64, nonRoot bo
 	return user, group, isTrue(mustNot)
 }
 
-// checkNonRoot refuses a container that would run as root and may not, in the
-// kubelet's words.
+// checkNonRoot returns an error, in the kubelet's words, if the container would
+// run as root but must not.
 func checkNonRoot(pod *corev1.Pod, c *corev1.Container, image *runtimeapi.Image) error {
 	user, _, nonRoot := runAs(pod, c)
 	uid := image.GetUid().GetValue()
@@ -155,7 +156,7 @@ func namespaces(pod *corev1.Pod, node Node) *runtimeapi.NamespaceOption {
 	return o
 }
 
-// seccomp returns the profile that is asked for; without one the node's default.
+// seccomp returns the requested profile, or the node's default.
 func seccomp(pod *corev1.PodSecurityContext, c *corev1.SecurityContext, node Node) (*runtimeapi.SecurityProfile, error) {
 	var p *corev1.SeccompProfile
 	if pod != nil {
@@ -181,7 +182,7 @@ func seccomp(pod *corev1.PodSecurityContext, c *corev1.SecurityContext, node Nod
 		path, err := localhostSeccomp(p.LocalhostProfile, node.SeccompRoot)
 		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: path}, err
 	default:
-		return nil, fmt.Errorf("seccompProfile.type %q is not known", p.Type)
+		return nil, fmt.Errorf("unknown seccompProfile.type %q", p.Type)
 	}
 }
 
@@ -190,15 +191,15 @@ func localhostSeccomp(profile *string, root string) (string, error) {
 	case profile == nil || *profile == "":
 		return "", errors.New("localhostProfile must be set if seccompProfile type is Localhost")
 	case root == "":
-		return "", fmt.Errorf("seccomp profile %q: this node has no folder of profiles", *profile)
+		return "", fmt.Errorf("seccomp profile %q: this node has no directory of seccomp profiles", *profile)
 	case !filepath.IsLocal(*profile):
 		return "", fmt.Errorf("seccomp profile %q: must be a relative path and must not contain '..'", *profile)
 	}
 	return filepath.Join(root, *profile), nil
 }
 
-// appArmorProfile returns the profile that is asked for: the container's, that of
-// the annotation of times before the field, the pod's.
+// appArmorProfile returns the requested profile: the container's, that of the
+// deprecated annotation, or the pod's.
 func appArmorProfile(pod *corev1.Pod, c *corev1.Container) *corev1.AppArmorProfile {
 	if s := c.SecurityContext; s != nil && s.AppArmorProfile != nil {
 		return s.AppArmorProfile
@@ -233,11 +234,11 @@ func appArmor(p *corev1.AppArmorProfile) (*runtimeapi.SecurityProfile, error) {
 		}
 		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: *p.LocalhostProfile}, nil
 	default:
-		return nil, fmt.Errorf("appArmorProfile.type %q is not known", p.Type)
+		return nil, fmt.Errorf("unknown appArmorProfile.type %q", p.Type)
 	}
 }
 
-// oldAppArmor names a profile as old runtimes want it.
+// oldAppArmor returns a profile in the format of old runtimes.
 func oldAppArmor(p *runtimeapi.SecurityProfile) string {
 	switch {
 	case p == nil:
@@ -289,8 +290,8 @@ func value(v *int64) *runtimeapi.Int64Value {
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// maskedPaths are hidden from containers that are not privileged, as the kubelet
-// has them.
+// maskedPaths returns the paths that are hidden from unprivileged containers,
+// the same as in the kubelet.
 func maskedPaths() []string {
 	return []string{
 		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
@@ -299,8 +300,8 @@ func maskedPaths() []string {
 	}
 }
 
-// readonlyPaths can't be written by containers that are not privileged, as the
-// kubelet has them.
+// readonlyPaths returns the paths that unprivileged containers can't write to,
+// the same as in the kubelet.
 func readonlyPaths() []string {
 	return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 }

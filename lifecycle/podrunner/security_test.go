@@ -47,7 +47,7 @@ func TestContainerSecurity(t *testing.T) {
 	require.True(t, config(&corev1.SecurityContext{Privileged: new(true)}).GetPrivileged())
 }
 
-func TestWithoutAUserTheImagesIsNamed(t *testing.T) {
+func TestContainerSecurity_ImageUser(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		image *runtimeapi.Image
@@ -133,12 +133,12 @@ func TestSeccomp(t *testing.T) {
 		"the pod's":                 {pod: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}, want: "RuntimeDefault"},
 		"the container's":           {pod: local("x"), own: own(&corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}), want: "Unconfined"},
 		"a file":                    {pod: local("a/b.json"), node: withRoot, want: "Localhost /profiles/a/b.json"},
-		"a file, without a folder":  {pod: local("b.json"), want: `error seccomp profile "b.json": this node has no folder of profiles`},
+		"a file, without a folder":  {pod: local("b.json"), want: `error seccomp profile "b.json": this node has no directory of seccomp profiles`},
 		"a file outside the folder": {pod: local("../b.json"), node: withRoot, want: `error seccomp profile "../b.json": must be a relative path and must not contain '..'`},
 		"an absolute file":          {pod: local("/b.json"), node: withRoot, want: `error seccomp profile "/b.json": must be a relative path and must not contain '..'`},
 		"a file without a name":     {pod: local(""), node: withRoot, want: "error localhostProfile must be set if seccompProfile type is Localhost"},
 		"no file":                   {pod: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost}, want: "error localhostProfile must be set if seccompProfile type is Localhost"},
-		"an unheard one":            {pod: &corev1.SeccompProfile{Type: "Unheard"}, want: `error seccompProfile.type "Unheard" is not known`},
+		"an unheard one":            {pod: &corev1.SeccompProfile{Type: "Unheard"}, want: `error unknown seccompProfile.type "Unheard"`},
 	} {
 		pod := testPod()
 		pod.Spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: c.pod}
@@ -180,7 +180,7 @@ func TestAppArmor(t *testing.T) {
 		"the annotation's none":    {pod: runtimeDefault, annotation: "unconfined", want: "Unconfined"},
 		"the field wins":           {annotation: "unconfined", own: local, want: "Localhost k8s-x"},
 		"a file without a name":    {own: &profile{Type: corev1.AppArmorProfileTypeLocalhost}, want: "error localhostProfile must be set if appArmorProfile type is Localhost"},
-		"an unheard one":           {own: &profile{Type: "Unheard"}, want: `error appArmorProfile.type "Unheard" is not known`},
+		"an unheard one":           {own: &profile{Type: "Unheard"}, want: `error unknown appArmorProfile.type "Unheard"`},
 	} {
 		pod := testPod()
 		pod.Annotations = map[string]string{key: c.annotation}
@@ -190,7 +190,7 @@ func TestAppArmor(t *testing.T) {
 	}
 }
 
-func TestMoreOfContainerSecurity(t *testing.T) {
+func TestContainerSecurity_MoreFields(t *testing.T) {
 	t.Parallel()
 	pod := testPod()
 	pod.Spec.SecurityContext = &corev1.PodSecurityContext{
@@ -219,7 +219,7 @@ func TestMoreOfContainerSecurity(t *testing.T) {
 	require.Empty(t, sc.GetReadonlyPaths())
 }
 
-func TestImagesUserMustBeAUser(t *testing.T) {
+func TestContainerConfig_ImageUserMustBeValid(t *testing.T) {
 	t.Parallel()
 	pod := testPod()
 	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true)}
@@ -230,7 +230,7 @@ func TestImagesUserMustBeAUser(t *testing.T) {
 	}
 }
 
-// runtimes refuse a privileged container in a sandbox that is not.
+// Runtimes reject a privileged container in a sandbox that is not privileged.
 func TestPrivilegedEphemeralContainer(t *testing.T) {
 	t.Parallel()
 	pod := testPod()
@@ -242,7 +242,8 @@ func TestPrivilegedEphemeralContainer(t *testing.T) {
 	require.True(t, podrunner.SandboxConfig(pod, 0, testNode()).GetLinux().GetSecurityContext().GetPrivileged())
 }
 
-// What runtimes ignore for privileged containers is named all the same.
+// Masked paths are set even for privileged containers, for which runtimes
+// ignore them.
 func TestPrivilegedContainersNameMaskedPaths(t *testing.T) {
 	t.Parallel()
 	c := &corev1.Container{SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}
@@ -255,8 +256,8 @@ func TestPrivilegedContainersNameMaskedPaths(t *testing.T) {
 	require.Empty(t, got.GetLinux().GetSecurityContext().GetMaskedPaths())
 }
 
-// A target counts only where each container has processes of its own.
-func TestProcessesOfATarget(t *testing.T) {
+// A target is used only if each container has its own process namespace.
+func TestContainerSecurity_ProcessesOfATarget(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[runtimeapi.NamespaceMode]func(*corev1.PodSpec){
 		runtimeapi.NamespaceMode_TARGET: func(*corev1.PodSpec) {},
@@ -273,7 +274,7 @@ func TestProcessesOfATarget(t *testing.T) {
 	}
 }
 
-// Runtimes from before the field of today read a text.
+// Old runtimes read a text instead of the current field.
 func TestAppArmorForOldRuntimes(t *testing.T) {
 	t.Parallel()
 	for want, profile := range map[string]*corev1.AppArmorProfile{

@@ -11,11 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// apiServerService is the service of the API server. Every container gets its variables.
+// apiServerService is the service of the API server, whose variables every
+// container gets.
 const apiServerService = "kubernetes"
 
-// setServices sets the variables of the API server's service, and with enableServiceLinks
-// those of all services of the pod's namespace.
+// setServices sets the variables of the API server's service and, with
+// enableServiceLinks, those of all services of the pod's namespace.
 func (v *variables) setServices(pod *corev1.Pod, list func(namespace string) ([]*corev1.Service, error)) error {
 	if list == nil {
 		return nil
@@ -47,8 +48,8 @@ func (v *variables) setServices(pod *corev1.Pod, list func(namespace string) ([]
 	return nil
 }
 
-// setService sets the variables of one service: its address and ports, and those that
-// Docker sets for linked containers.
+// setService sets the variables of one service: its address and ports, and the
+// variables that Docker sets for linked containers.
 func (v *variables) setService(s *corev1.Service) {
 	name, ip := variableName(s.Name), s.Spec.ClusterIP
 	v.set(name+"_SERVICE_HOST", ip)
@@ -72,5 +73,6 @@ func (v *variables) setService(s *corev1.Service) {
 	}
 }
 
-// variableName returns a service's or port's name as it is in the names of variables.
+// variableName converts the name of a service or port for the names of
+// variables.
 func variableName(s string) string { return strings.ToUpper(strings.ReplaceAll(s, "-", "_")) }

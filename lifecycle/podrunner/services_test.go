@@ -70,7 +70,7 @@ func TestVariablesOfServices(t *testing.T) {
 	}
 }
 
-func TestServicesThatAreNotKnown(t *testing.T) {
+func TestServices_Unknown(t *testing.T) {
 	t.Parallel()
 	node := envNode()
 	node.Services = func(string) ([]*corev1.Service, error) { return nil, errors.New("not synced") }

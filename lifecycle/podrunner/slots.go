@@ -9,25 +9,25 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// slotTime is the longest that one start keeps others from beginning: what takes
-// longer waits for something else than the processors, such as a pull, an address or
-// a hook.
+// slotTime is how long a start can occupy a slot. A start that takes longer
+// waits for something else than the processors, such as a pull, an address or a
+// hook.
 const slotTime = time.Second
 
-// startsPerCPU keeps the processors busy without making all wait for all. From two to
-// four for each, 50 pods on two processors take containerd the same time, as far as the
-// machine's own noise lets one tell; when all 50 start at once, half of them run after
-// 5 s instead of 3.
+// startsPerCPU limits the starts per processor. In measurements with 50 pods on
+// two processors, containerd took the same time with two to four starts per
+// processor. When all 50 started at once, half of them ran after 5 s instead of
+// 3.
 const startsPerCPU = 3
 
 func defaultParallelStarts() int { return startsPerCPU * runtime.GOMAXPROCS(0) }
 
-// slots are what starts of pods in the runtime take, one each.
+// slots limits the concurrent starts of pods in the runtime.
 type slots chan struct{}
 
-// take waits for a slot. It is free again when the returned func is called, or after
-// slotTime.
-func (s slots) take(ctx context.Context, c clock.Clock) (giveBack func(), err error) {
+// acquire waits for a slot. The slot is released when the returned function is
+// called, or after slotTime.
+func (s slots) acquire(ctx context.Context, c clock.Clock) (release func(), err error) {
 	select {
 	case s <- struct{}{}:
 	case <-ctx.Done():

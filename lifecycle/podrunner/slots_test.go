@@ -20,7 +20,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// slowSandboxes makes sandboxes that take their time, and notes when each was begun.
+// slowSandboxes creates sandboxes slowly, and records when each was begun.
 type slowSandboxes struct {
 	podrunner.Sandboxes
 	takes time.Duration
@@ -50,14 +50,15 @@ func (s *slowSandboxes) RunPodSandbox(ctx context.Context, config *runtimeapi.Po
 	}
 }
 
-// starts returns when the sandbox of each pod was begun.
+// starts returns when the creation of each pod's sandbox began.
 func (s *slowSandboxes) starts() map[string]time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.begun)
 }
 
-// inSlots runs f in a bubble, with a runtime whose sandboxes take that time.
+// inSlots runs f in a bubble, with a runtime whose sandboxes take the given
+// time.
 func inSlots(t *testing.T, parallel int, takes time.Duration, f func(*bed, *slowSandboxes)) {
 	t.Helper()
 	slow := &slowSandboxes{takes: takes, begun: map[string]time.Duration{}}
@@ -76,7 +77,8 @@ func namedPod(i int) *corev1.Pod {
 	return pod
 }
 
-// startMany begins a turn of each pod, in order, and returns a func that waits for all.
+// startMany begins a sync of each pod, in order, and returns a function that
+// waits for all.
 func (b *bed) startMany(ctx context.Context, pods int) (wait func() []error) {
 	errs := make([]error, pods)
 	var turns sync.WaitGroup
@@ -105,9 +107,9 @@ func TestStartsShareTheRuntime(t *testing.T) {
 	})
 }
 
-// A network plugin that hangs, or one that takes its time for every address, is none
-// of the processors' business.
-func TestASlowStartHoldsUpOthersForASecond(t *testing.T) {
+// A network plugin that hangs or is slow does not occupy a slot for longer than
+// a second, because it does not use the processors.
+func TestSlots_SlowStartBlocksOthersForOneSecond(t *testing.T) {
 	t.Parallel()
 	inSlots(t, 2, time.Minute, func(b *bed, slow *slowSandboxes) {
 		require.Empty(t, b.startMany(b.t.Context(), 6)())
@@ -117,7 +119,7 @@ func TestASlowStartHoldsUpOthersForASecond(t *testing.T) {
 	})
 }
 
-func TestAPodThatWaitsToStartCanBeCalledOff(t *testing.T) {
+func TestSyncPod_WaitForSlotIsCancelled(t *testing.T) {
 	t.Parallel()
 	inSlots(t, 1, 900*time.Millisecond, func(b *bed, slow *slowSandboxes) {
 		ctx, cancel := context.WithTimeout(b.t.Context(), 500*time.Millisecond)
@@ -125,7 +127,7 @@ func TestAPodThatWaitsToStartCanBeCalledOff(t *testing.T) {
 		wait := b.startMany(b.t.Context(), 1)
 		pod := namedPod(1)
 		_, err := b.runner.SyncPod(ctx, podworker.Turn{Pod: pod, Status: b.look(pod.UID)})
-		require.EqualError(t, err, "wait to start pod ns/pod1: context deadline exceeded")
+		require.EqualError(t, err, "wait for a start slot for pod ns/pod1: context deadline exceeded")
 		require.Equal(t, 500*time.Millisecond, time.Since(slow.epoch))
 		require.Empty(t, wait())
 		require.Len(t, slow.starts(), 1)

@@ -13,100 +13,101 @@ import (
 	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
-// SubPathMount is a part of a volume that a container mounts.
+// SubPathMount describes a part of a volume that a container mounts.
 type SubPathMount struct {
-	// Container and Index name the mount: the container's volumeMounts[Index].
+	// Container and Index identify the mount: the container's
+	// volumeMounts[Index].
 	Container string
 	Index     int
-	// Volume is the volume's name and HostPath where it is on the node.
+	// Volume is the volume's name, and HostPath its path on the node.
 	Volume, HostPath string
-	// SubPath is what is to be mounted of it, relative and without "..".
+	// SubPath is the path in the volume, relative and without "..".
 	SubPath string
 }
 
-// SubPaths prepares parts of volumes to be mounted into the containers of one
-// pod. Whoever can write to a volume can change it while a container is being
-// made, and put a link to a file of the node's in the place of what was looked at
-// before (CVE-2017-1002101, CVE-2021-25741). So what a subPath leads to is opened
-// without leaving the volume, and what was opened is bound to a path of ours,
-// which no pod can change; the runtime mounts that. Linux only; needs the right to
-// mount.
+// SubPaths prepares parts of volumes for mounting into the containers of one
+// pod. A process that can write to a volume can change it while a container is
+// being created, and replace a checked path with a link to a file of the node
+// (CVE-2017-1002101, CVE-2021-25741). Therefore the target of a subPath is
+// opened without leaving the volume, and then bind-mounted to a path in the
+// pod's directory, which no pod can change; the runtime mounts that path. It
+// works only on Linux, and needs the permission to mount.
 type SubPaths struct {
-	// PodDir is the pod's folder, which no pod can write to.
+	// PodDir is the pod's directory, which no pod can write to.
 	PodDir string
 
-	bind   func(from *os.File, onto string) error // nil: the system's
-	unbind func(path string) error                // nil: the system's
+	bind   func(from *os.File, onto string) error // nil: the system call
+	unbind func(path string) error                // nil: the system call
 }
 
-// SubPathsOf returns the SubPaths of a pod with its folder below podRoot.
+// SubPathsOf returns the SubPaths of a pod whose directory is below podRoot.
 func SubPathsOf(podRoot string, uid types.UID) (SubPaths, error) {
 	if err := checkFolders(string(uid)); err != nil {
-		return SubPaths{}, fmt.Errorf("sub-paths: %w", err)
+		return SubPaths{}, fmt.Errorf("sub-paths of a pod: %w", err)
 	}
 	return SubPaths{PodDir: filepath.Join(podRoot, string(uid))}, nil
 }
 
-// Prepare binds what m names and returns the path for the runtime: a file or a
-// folder PodDir/volume-subpaths/VOLUME/CONTAINER/INDEX, as in the kubelet. What
-// does not exist is made, as folders with the mode of the volume, whatever the umask
-// is. What an earlier instance of the container had there is unbound. It fits
-// [Instance].SubPath.
+// Prepare bind-mounts the sub-path m and returns the path for the runtime: a
+// file or a directory PodDir/volume-subpaths/VOLUME/CONTAINER/INDEX, as in the
+// kubelet. Missing directories are created with the mode of the volume,
+// independent of the umask. A mount of an earlier instance of the container is
+// removed first. It implements [Instance].SubPath.
 func (s SubPaths) Prepare(m SubPathMount) (hostPath string, err error) {
 	if err := checkFolders(m.Volume, m.Container); err != nil {
-		return "", fmt.Errorf("sub-path: %w", err)
+		return "", fmt.Errorf("prepare sub-path: %w", err)
 	}
 	root, err := safeopen.Root(m.HostPath)
 	if err != nil {
-		return "", fmt.Errorf("sub-path: %w", err)
+		return "", fmt.Errorf("prepare sub-path: %w", err)
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	from, err := openOrMake(root, m.SubPath)
 	if err != nil {
-		return "", fmt.Errorf("sub-path: %w", err)
+		return "", fmt.Errorf("prepare sub-path: %w", err)
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
 	info, err := from.Stat()
 	if err != nil {
-		return "", fmt.Errorf("sub-path: %w", err)
+		return "", fmt.Errorf("prepare sub-path: %w", err)
 	}
 	onto := filepath.Join(s.folder(), m.Volume, m.Container, strconv.Itoa(m.Index))
 	if err := s.clear(onto); err != nil {
 		return "", err
 	}
 	if err := makeMountPoint(onto, info.IsDir()); err != nil {
-		return "", fmt.Errorf("sub-path: %w", err)
+		return "", fmt.Errorf("prepare sub-path: %w", err)
 	}
 	bind := s.bind
 	if bind == nil {
 		bind = bindOpened
 	}
 	if err := bind(from, onto); err != nil {
-		return "", errors.Join(fmt.Errorf("sub-path: %w", err), os.Remove(onto))
+		return "", errors.Join(fmt.Errorf("prepare sub-path: %w", err), os.Remove(onto))
 	}
 	return onto, nil
 }
 
-// Clean unbinds everything of the pod. Its containers must be gone. A pod without
-// any is fine.
+// Clean unmounts all sub-paths of the pod. Its containers must have ended. It
+// returns nil if the pod has none.
 func (s SubPaths) Clean() error {
 	bound, err := fs.Glob(os.DirFS(s.folder()), "*/*/*")
 	if err != nil {
-		return fmt.Errorf("sub-paths: %w", err)
+		return fmt.Errorf("clean up sub-paths: %w", err)
 	}
 	var errs []error
 	for _, path := range bound {
 		errs = append(errs, s.clear(filepath.Join(s.folder(), path)))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return err // what is still bound must not be removed: it is the volume's
+		return err // a directory that is still mounted must not be removed: it is the volume
 	}
 	return removeFolders(s.folder())
 }
 
 func (s SubPaths) folder() string { return filepath.Join(s.PodDir, "volume-subpaths") }
 
-// clear unbinds a path and removes what it was bound to, which is empty then.
+// clear unmounts a path and removes the empty mount point.
 func (s SubPaths) clear(path string) error {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -116,15 +117,16 @@ func (s SubPaths) clear(path string) error {
 		unbind = unbindPath
 	}
 	if err := unbind(path); err != nil {
-		return fmt.Errorf("unbind sub-path: %w", err)
+		return fmt.Errorf("unmount sub-path: %w", err)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("unbind sub-path: %w", err)
+		return fmt.Errorf("unmount sub-path: %w", err)
 	}
 	return nil
 }
 
-// openOrMake opens a path below root, and makes folders of it if it is not there.
+// openOrMake opens a path below root, and creates it as directories if it does
+// not exist.
 func openOrMake(root *os.Root, path string) (*os.File, error) {
 	f, err := safeopen.Place(root, path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -144,8 +146,9 @@ func openOrMake(root *os.Root, path string) (*os.File, error) {
 	return safeopen.Place(root, path)
 }
 
-// openOrMakeFolder opens a folder below root. Folders that are missing get exactly
-// this mode: the umask of the agent must not keep users of the volume from writing.
+// openOrMakeFolder opens a directory below root. Missing directories are
+// created with exactly this mode: the umask of the agent must not keep users of
+// the volume from writing.
 func openOrMakeFolder(root *os.Root, path string, mode fs.FileMode) (_ *os.Root, err error) {
 	folder, err := root.OpenRoot(path + "/.") // never a pipe or a device
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -158,7 +161,7 @@ func openOrMakeFolder(root *os.Root, path string, mode fs.FileMode) (_ *os.Root,
 	defer func() { err = errors.Join(err, parent.Close()) }()
 	name := filepath.Base(path)
 	switch err := parent.Mkdir(name, mode.Perm()); {
-	case errors.Is(err, fs.ErrExist): // another pod that shares the volume made it
+	case errors.Is(err, fs.ErrExist): // created by another pod that shares the volume
 	case err != nil:
 		return nil, err
 	default:
@@ -183,15 +186,15 @@ func makeMountPoint(path string, dir bool) error {
 	return f.Close()
 }
 
-// removeFolders removes a tree that holds nothing but folders; anything else in
-// it is an error, because it may be somebody's data.
+// removeFolders removes a tree that contains only directories; anything else in
+// it is an error, because it may be data of a user.
 func removeFolders(path string) error {
 	entries, err := os.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("sub-paths: %w", err)
+		return fmt.Errorf("clean up sub-paths: %w", err)
 	}
 	for _, e := range entries {
 		if err := removeFolders(filepath.Join(path, e.Name())); err != nil {
@@ -199,7 +202,7 @@ func removeFolders(path string) error {
 		}
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("sub-paths: %w", err)
+		return fmt.Errorf("clean up sub-paths: %w", err)
 	}
 	return nil
 }

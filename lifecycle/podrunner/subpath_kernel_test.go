@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// TestE2ESubPaths binds for real. It needs root.
+// TestE2ESubPaths makes real bind mounts. It needs root.
 func TestE2ESubPaths(t *testing.T) {
 	require.Zero(t, os.Geteuid(), "this test mounts: run it as root")
 	root := t.TempDir()
@@ -27,7 +27,8 @@ func TestE2ESubPaths(t *testing.T) {
 	file, err := s.Prepare(podrunner.SubPathMount{Container: "app", Index: 1, Volume: "v", HostPath: volume, SubPath: "dir/file"})
 	require.NoError(t, err)
 
-	// The volume's owner exchanges it: the mounts stay with what was opened.
+	// The volume's owner replaces the directory: the mounts keep what was
+	// opened.
 	require.NoError(t, os.Rename(filepath.Join(volume, "dir"), filepath.Join(volume, "old")))
 	require.NoError(t, os.Symlink("/etc", filepath.Join(volume, "dir")))
 	for _, path := range []string{filepath.Join(folder, "file"), file} {

@@ -9,8 +9,8 @@ import (
 	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
-// chmodInside sets the mode of what folder has under a name. A pod may have put a
-// link there: what the link leads to keeps its mode.
+// chmodInside sets the mode of a file in folder. If a pod has put a link there,
+// the target of the link keeps its mode.
 func chmodInside(folder *os.Root, name string, mode fs.FileMode) (err error) {
 	f, err := safeopen.NamedPlace(folder, name)
 	if err != nil {
@@ -20,7 +20,7 @@ func chmodInside(folder *os.Root, name string, mode fs.FileMode) (err error) {
 	return os.Chmod(safeopen.PathOf(f), mode)
 }
 
-// bindOpened mounts what is open in from onto a path.
+// bindOpened bind-mounts the open file from onto a path.
 func bindOpened(from *os.File, onto string) error {
 	if err := syscall.Mount(safeopen.PathOf(from), onto, "", syscall.MS_BIND, ""); err != nil {
 		return &fs.PathError{Op: "bind", Path: onto, Err: err}
@@ -28,7 +28,7 @@ func bindOpened(from *os.File, onto string) error {
 	return nil
 }
 
-// unbindPath unmounts all that is mounted on a path, if anything is.
+// unbindPath unmounts everything that is mounted on a path.
 func unbindPath(path string) error {
 	const noFollow = 0x8 // UMOUNT_NOFOLLOW
 	for {

@@ -16,8 +16,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// binder stands in for the kernel's mounts: it notes what was open and where it
-// was to go.
+// binder replaces the kernel's mounts: it records the opened file and the
+// target of each.
 type binder struct {
 	mu    sync.Mutex
 	inode map[string]uint64
@@ -52,7 +52,7 @@ func inode(t *testing.T, path string) uint64 {
 	return info.Sys().(*syscall.Stat_t).Ino
 }
 
-// volumeBed is a pod with a volume, and a place outside of it.
+// volumeBed returns a pod's volume, and a directory outside of it.
 func volumeBed(t *testing.T) (s podrunner.SubPaths, b *binder, volume, outside string) {
 	t.Helper()
 	root := t.TempDir()
@@ -107,8 +107,8 @@ func TestSubPaths(t *testing.T) {
 	require.NoError(t, s.Clean(), "again")
 }
 
-// Containers that don't run as root write to a subPath as to the volume, whatever
-// the umask of the agent takes away.
+// Containers that don't run as root can write to a subPath as to the volume,
+// independent of the umask of the agent.
 func TestSubPaths_NewFoldersHaveTheModeOfTheVolume(t *testing.T) {
 	t.Parallel()
 	s, _, volume, _ := volumeBed(t)
@@ -128,7 +128,7 @@ func TestSubPaths_NewFoldersHaveTheModeOfTheVolume(t *testing.T) {
 	}
 }
 
-func TestSubPathsThatLeadOut(t *testing.T) {
+func TestSubPaths_LeadOutOfTheVolume(t *testing.T) {
 	t.Parallel()
 	s, b, volume, outside := volumeBed(t)
 	require.NoError(t, os.Symlink(outside, filepath.Join(volume, "absolute")))
@@ -150,9 +150,10 @@ func TestSubPathsThatLeadOut(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A container that shares the volume exchanges a folder for a link while another
-// is being made (CVE-2021-25741): what is bound is in the volume, or nothing is.
-func TestSubPathRace(t *testing.T) {
+// A container that shares the volume replaces a directory with a link while
+// another one is created (CVE-2021-25741): the mount is in the volume, or there
+// is none.
+func TestSubPaths_Race(t *testing.T) {
 	t.Parallel()
 	s, b, volume, outside := volumeBed(t)
 	spot, real, link := filepath.Join(volume, "spot"), filepath.Join(volume, "real"), filepath.Join(volume, "link")
@@ -196,7 +197,7 @@ func TestSubPathRace(t *testing.T) {
 	require.Len(t, left, 1, "nothing was made or removed outside")
 }
 
-func TestSubPathsThatCannotBeBound(t *testing.T) {
+func TestSubPaths_BindFails(t *testing.T) {
 	t.Parallel()
 	s, b, volume, _ := volumeBed(t)
 	b.err = errors.New("not permitted")
@@ -215,9 +216,9 @@ func TestSubPathsThatCannotBeBound(t *testing.T) {
 	require.DirExists(t, filepath.Join(s.PodDir, "volume-subpaths/v/app/0"), "what may be a mount is not touched")
 }
 
-// Files that were written to a mount point whose mount is gone are not ours to
-// remove.
-func TestCleanRemovesFoldersOnly(t *testing.T) {
+// Files that were written to a mount point without its mount must not be
+// removed.
+func TestSubPaths_CleanRemovesDirectoriesOnly(t *testing.T) {
 	t.Parallel()
 	s, _, volume, _ := volumeBed(t)
 	got, err := s.Prepare(podrunner.SubPathMount{Container: "app", Volume: "v", HostPath: volume, SubPath: "dir"})
@@ -229,8 +230,9 @@ func TestCleanRemovesFoldersOnly(t *testing.T) {
 	require.FileExists(t, filepath.Join(got, "data"))
 }
 
-// TestCleanersOfSubPathsAtOnce: what another cleaner has removed is removed.
-func TestCleanersOfSubPathsAtOnce(t *testing.T) {
+// TestSubPaths_ConcurrentCleanups: paths that another cleanup has removed are
+// not an error.
+func TestSubPaths_ConcurrentCleanups(t *testing.T) {
 	t.Parallel()
 	s, b, volume, _ := volumeBed(t)
 	got, err := s.Prepare(podrunner.SubPathMount{Container: "app", Volume: "v", HostPath: volume, SubPath: "dir"})

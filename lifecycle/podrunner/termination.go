@@ -19,43 +19,44 @@ import (
 	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
-// What a status takes of a container's last words, as the kubelet has it.
+// Limits of termination messages in a pod's status, the same as the kubelet's.
 const (
-	// MaxTerminationMessageBytes is the most that one container may say.
+	// MaxTerminationMessageBytes is the limit for one container.
 	MaxTerminationMessageBytes = 4096
-	// MaxPodTerminationMessageBytes is the most that all containers of a pod may
-	// say together.
+	// MaxPodTerminationMessageBytes is the limit for all containers of a pod
+	// together.
 	MaxPodTerminationMessageBytes = 12 << 10
 
 	maxLogTailBytes, maxLogTailLines = 2048, 80
 )
 
-// TerminationMessageShare is how many bytes of a message the status of each of a
-// pod's containers (init, regular and ephemeral ones together) may hold.
+// TerminationMessageShare returns the limit in bytes of the termination message
+// of each of a pod's containers (init, regular and ephemeral ones together).
 func TerminationMessageShare(containers int) int {
 	return min(MaxTerminationMessageBytes, MaxPodTerminationMessageBytes/max(containers, 1))
 }
 
-// MakeTerminationLog makes an empty file for the last words of an instance of a
-// container, which everybody may write to, below the pod's folder in podRoot
-// (containers/NAME/ATTEMPT), and returns its path. It follows no link below
-// podRoot. The file goes with the pod's folder; a [Runner] removes it before that, when
-// the instance is gone and the next one but one is made.
+// MakeTerminationLog creates an empty file for the termination message of one
+// instance of a container, below the pod's directory in podRoot
+// (containers/NAME/ATTEMPT), and returns its path. The file is world-writable.
+// No link below podRoot is followed. The file is removed with the pod's
+// directory. A [Runner] removes it earlier, when it creates a later file and
+// the runtime no longer has the instance.
 func MakeTerminationLog(podRoot string, uid types.UID, container string, attempt uint32) (path string, err error) {
 	names := []string{string(uid), containersFolder, container}
 	folder, err := makeAndOpen(podRoot, 0o750, names...)
 	if err != nil {
-		return "", fmt.Errorf("make termination log: %w", err)
+		return "", fmt.Errorf("create termination log: %w", err)
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
-	file := wordsFile(attempt)
+	file := terminationLogFile(attempt)
 	if err := makeFile(folder, file); err != nil {
-		return "", fmt.Errorf("make termination log: %w", err)
+		return "", fmt.Errorf("create termination log: %w", err)
 	}
 	return filepath.Join(append(append([]string{podRoot}, names...), file)...), nil
 }
 
-// makeFile makes an empty file that everybody may write to, in the place of what has its name.
+// makeFile creates an empty world-writable file, and replaces an existing one.
 func makeFile(folder *os.Root, name string) error {
 	if err := folder.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -64,44 +65,48 @@ func makeFile(folder *os.Root, name string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Chmod(0o666), f.Close()) // whatever the umask is
+	return errors.Join(f.Chmod(0o666), f.Close()) // independent of the umask
 }
 
-func wordsFile(attempt uint32) string { return strconv.FormatUint(uint64(attempt), 10) }
+func terminationLogFile(attempt uint32) string { return strconv.FormatUint(uint64(attempt), 10) }
 
-// dropTerminationLogs removes the files of instances of a container that are not to be
-// kept: one that crashes for weeks would have thousands.
+// dropTerminationLogs removes a container's termination message files that are
+// not in keep. A container that crashes for weeks would otherwise have
+// thousands.
 func dropTerminationLogs(podRoot string, uid types.UID, container string, keep map[string]bool) (err error) {
 	dir, err := os.OpenRoot(podRoot)
 	if err != nil {
-		return fmt.Errorf("drop termination logs: %w", err)
+		return fmt.Errorf("remove old termination logs: %w", err)
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	folder := filepath.Join(string(uid), containersFolder, container)
 	names, err := safeopen.ReadNames(dir, folder)
 	if err != nil {
-		return fmt.Errorf("drop termination logs: %w", err)
+		return fmt.Errorf("remove old termination logs: %w", err)
 	}
 	for _, name := range names {
 		if _, err := strconv.ParseUint(name, 10, 32); err != nil || keep[name] {
 			continue
 		}
 		if err := dir.Remove(filepath.Join(folder, name)); err != nil {
-			return fmt.Errorf("drop termination logs: %w", err)
+			return fmt.Errorf("remove old termination logs: %w", err)
 		}
 	}
 	return nil
 }
 
-// LastWords returns what a container left at its terminationMessagePath, at most 4096
-// bytes, or the tail of its log where that is nothing, its policy says so and it
-// failed: what a status shows of one that has ended. It reads the container's files, and
-// works for those that a kubelet made too. Empty for one that has not ended.
+// LastWords returns the termination message of a container that has ended, for
+// its status: at most 4096 bytes of the file at its terminationMessagePath. If
+// that file is empty, the container failed, and its policy is
+// FallbackToLogsOnError, it returns the tail of its log. It reads the
+// container's files, also those that a kubelet created. For a container that
+// has not ended it returns "".
 //
-// A container may be able to write to the folders of its files. So only regular files are
-// read, only where the pod's names lead (UID/containers/NAME and NAMESPACE_NAME_UID/NAME),
-// and through no link. A message file that does not exist is empty. Where a file can't be
-// read, or the log does not exist, the error is the message, as in the kubelet.
+// A container may be able to write to the directories of its files. So only
+// regular files are read, only in the directories of the pod
+// (UID/containers/NAME and NAMESPACE_NAME_UID/NAME), and not through links. A
+// missing message file counts as empty. If a file can't be read, or the log
+// does not exist, the error is the message, as in the kubelet.
 func LastWords(s *runtimeapi.ContainerStatus) string {
 	if !exited(s) {
 		return ""
@@ -116,7 +121,7 @@ func LastWords(s *runtimeapi.ContainerStatus) string {
 		return message
 	case s.GetAnnotations()[crilabels.TerminationMessagePolicy] != string(corev1.TerminationMessageFallbackToLogsOnError):
 		return ""
-	case s.GetReason() == "ContainerCannotRun": // it never ran, and so has no log
+	case s.GetReason() == "ContainerCannotRun": // it never ran, so it has no log
 		return ""
 	}
 	message, err = readBelow(s.GetLogPath(), of.logs(), LogTail)
@@ -129,7 +134,7 @@ func LastWords(s *runtimeapi.ContainerStatus) string {
 	return message
 }
 
-// owner is the pod and the name of a container, by its labels.
+// owner identifies the pod and the name of a container, from its labels.
 type owner struct {
 	namespace, pod, container string
 	uid                       types.UID
@@ -143,16 +148,18 @@ func ownerOf(s *runtimeapi.ContainerStatus) owner {
 	}
 }
 
-// messages are the folders of the container's message files below the root of all pods.
+// messages returns the directories of the container's message files below the
+// root of all pods.
 func (o owner) messages() []string { return []string{string(o.uid), containersFolder, o.container} }
 
-// logs are the folders of the container's logs below the root of all logs.
+// logs returns the directories of the container's logs below the root of all
+// logs.
 func (o owner) logs() []string {
 	return []string{logFolder(o.namespace, o.pod, o.uid), o.container}
 }
 
-// messagePath returns the container's message file on the node. A volume that is
-// mounted at the same place is the pod's, and not read.
+// messagePath returns the container's message file on the node, or "". A volume
+// of the pod that is mounted at the same place is not read.
 func (o owner) messagePath(s *runtimeapi.ContainerStatus) string {
 	at := s.GetAnnotations()[crilabels.TerminationMessagePath]
 	for _, m := range s.GetMounts() {
@@ -166,7 +173,8 @@ func (o owner) messagePath(s *runtimeapi.ContainerStatus) string {
 	return ""
 }
 
-// rootOf returns the folder below which a file is in the folders of these names.
+// rootOf returns the directory that contains the directories names, which
+// contain the file path.
 func rootOf(path string, names []string) (root string, ok bool) {
 	if checkFolders(names...) != nil || !filepath.IsAbs(path) {
 		return "", false
@@ -174,14 +182,15 @@ func rootOf(path string, names []string) (root string, ok bool) {
 	return strings.CutSuffix(filepath.Dir(path), string(filepath.Separator)+filepath.Join(names...))
 }
 
-// readBelow reads a file in the folders of these names. No path is an empty file.
+// readBelow reads a file in the directories names. An empty path is an empty
+// file.
 func readBelow(path string, names []string, read func(io.ReaderAt, int64) (string, error)) (text string, err error) {
 	if path == "" {
 		return "", nil
 	}
 	top, ok := rootOf(path, names)
 	if !ok {
-		return "", fmt.Errorf("%s is not in the folder of the container", path)
+		return "", fmt.Errorf("%s is not in the container's directory", path)
 	}
 	root, err := safeopen.Root(top)
 	if err != nil {
@@ -204,19 +213,20 @@ func readMessage(r io.ReaderAt, size int64) (string, error) {
 	return ReadTail(r, size, MaxTerminationMessageBytes)
 }
 
-// ReadTail returns the last bytes of what r holds, at most limit, as valid UTF-8:
-// a status is text. size is how much r holds.
+// ReadTail returns the last bytes of r, at most limit, as valid UTF-8, because
+// a status is text. size is the number of bytes in r.
 func ReadTail(r io.ReaderAt, size int64, limit int) (string, error) {
 	tail, err := lastBytes(r, size, int64(limit))
 	return strings.ToValidUTF8(string(tail), ""), err
 }
 
-// LogTail returns the last words of a container's log in CRI's format
-// (TIME STREAM TAG TEXT): of its last 80 lines at most 2048 bytes of text. Lines
-// that are not in that format are passed over.
+// LogTail returns the end of a container's log in CRI format (TIME STREAM TAG
+// TEXT): at most 2048 bytes of the text of its last 80 lines. Lines in another
+// format are skipped.
 func LogTail(r io.ReaderAt, size int64) (string, error) {
-	// A line of one byte has some 45 bytes of format, one that the runtime split has
-	// it every 16 KiB: 80 lines of 2048 bytes in all are surely within this.
+	// A line has some 45 bytes of format, and a line that the runtime split has
+	// them every 16 KiB. So 80 lines with 2048 bytes of text fit into this
+	// window.
 	const window = 64 << 10
 	raw, err := lastBytes(r, size, window)
 	if err != nil {
@@ -232,7 +242,8 @@ func LogTail(r io.ReaderAt, size int64) (string, error) {
 	return strings.ToValidUTF8(text, ""), nil
 }
 
-// logLines returns the text of each line, joined where a runtime split it (tag P).
+// logLines returns the text of each line. Lines that the runtime split (tag P)
+// are joined.
 func logLines(raw []byte) []string {
 	var lines []string
 	partial := ""
@@ -259,7 +270,7 @@ func lastBytes(r io.ReaderAt, size, limit int64) ([]byte, error) {
 	tail := make([]byte, max(0, size-from))
 	n, err := r.ReadAt(tail, from)
 	if errors.Is(err, io.EOF) {
-		err = nil // it shrank while it was read
+		err = nil // the file shrank while it was read
 	}
 	return tail[:n], err
 }

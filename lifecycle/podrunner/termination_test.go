@@ -41,7 +41,7 @@ func TestTerminationLog(t *testing.T) {
 
 	for _, name := range []string{"..", "a/b", ""} {
 		_, err := podrunner.MakeTerminationLog(root, "uid", name, 0)
-		require.ErrorContains(t, err, "is not the name of a folder", name)
+		require.ErrorContains(t, err, "is not the name of a directory", name)
 	}
 	outside := t.TempDir()
 	require.NoError(t, os.Symlink(outside, filepath.Join(root, "evil")))
@@ -52,8 +52,8 @@ func TestTerminationLog(t *testing.T) {
 	require.Empty(t, left, "no link is followed out of the root")
 }
 
-// A container that can write to its pod's folder can put anything in the place of what is
-// made there next.
+// A container that can write to its pod's directory can replace files that are
+// created there next.
 func TestMakeTerminationLog_Links(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -153,8 +153,8 @@ func TestLastWords_MessageAndLog(t *testing.T) {
 	}
 }
 
-// A container that can write to the folders of its logs, or of another file of the node's,
-// reads no file of the node's with the agent's rights.
+// A container that can write to the directories of its logs, or of another
+// file, must not read files of the node with the agent's permissions.
 func TestLastWords_NoLinkIsFollowed(t *testing.T) {
 	t.Parallel()
 	for name, plant := range map[string]func(w words, secret string) error{
@@ -223,7 +223,7 @@ func TestLogTail(t *testing.T) {
 	require.True(t, strings.HasSuffix(got, "yend\n"))
 }
 
-// shrunk is a file that has become shorter since it was looked at, or broken.
+// shrunk is a file that has become shorter after Stat, or is broken.
 type shrunk struct {
 	*strings.Reader
 	err error

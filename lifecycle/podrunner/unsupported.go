@@ -10,12 +10,13 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Unsupported returns an error that names every field of the pod that this Runner
-// can't honour, because nothing here can or because its Config lacks what it
-// takes, or nil. A pod with such fields is to be refused whole: running it without
-// its volumes, probes or hooks would be another pod than the one that was asked
-// for. What the node can't do is for [Admit]. spec.activeDeadlineSeconds is the
-// caller's, by lifecycle.ActiveDeadline, and so are readiness gates.
+// Unsupported returns an error that names every field of the pod that this
+// Runner can't support, either in general or with its Config, or nil. A pod
+// with such fields must be rejected as a whole, because without its volumes,
+// probes or hooks it would not be the pod that the user requested. [Admit]
+// checks what the node can't support. The caller must handle
+// spec.activeDeadlineSeconds (with lifecycle.ActiveDeadline) and readiness
+// gates.
 func (r *Runner) Unsupported(pod *corev1.Pod) error {
 	u := unsupported{cfg: &r.cfg, node: r.node()}
 	u.pod(pod)
@@ -87,8 +88,8 @@ func (u *unsupported) container(path string, c *corev1.Container) {
 	}
 }
 
-// resources names extended resources, unless the node has them and an allocator may give
-// them. Ephemeral storage is for eviction.
+// resources reports extended resources, unless the node has them and an
+// allocator may provide them. Ephemeral storage is handled by eviction.
 func (u *unsupported) resources(path string, list corev1.ResourceList) {
 	for _, name := range sortedKeys(list) {
 		switch name {

@@ -13,7 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// demanding asks for everything that somebody has to be there for.
+// demanding returns a pod that needs every optional part.
 func demanding() *corev1.Pod {
 	pod := testPod()
 	pod.Spec.Volumes = []corev1.Volume{{Name: "v"}, {Name: "i", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{}}}}
@@ -67,7 +67,8 @@ spec.containers[0].securityContext.windowsOptions: not supported
 spec.ephemeralContainers[0].volumeMounts[0].subPath: not supported`)
 }
 
-// TestUnsupportedKnowsTheConfig: what is left is what nothing here can do.
+// TestUnsupportedKnowsTheConfig: the remaining fields are those that are never
+// supported.
 func TestUnsupportedKnowsTheConfig(t *testing.T) {
 	t.Parallel()
 	hooks, err := lifecycle.NewHookRunner(lifecycle.HookConfig{})

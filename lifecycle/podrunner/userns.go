@@ -16,24 +16,25 @@ import (
 	"github.com/kubeparts/kubeparts/internal/atomicfile"
 )
 
-// IDRange are the user and group IDs that a pod has, in the host's numbers; in
-// the pod they start at 0.
+// IDRange is the range of user and group IDs of a pod on the host; in the pod
+// they start at 0.
 type IDRange struct {
 	First, Length uint32
 }
 
-// idsPerPod is how many IDs a pod gets: 16 bits of them, as programs expect.
+// idsPerPod is the number of IDs of a pod: 16 bits, as programs expect.
 const idsPerPod = 1 << 16
 
-// ErrNoIDs says that every range of user IDs is in use.
+// ErrNoIDs means that every range of user IDs is in use.
 var ErrNoIDs = errors.New("could not find an empty slot to allocate a user namespace")
 
-// wantsUserNamespace says that the pod asks for one of its own (KEP-127).
+// wantsUserNamespace reports whether the pod requests its own user namespace
+// (KEP-127).
 func wantsUserNamespace(pod *corev1.Pod) bool {
 	return pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers
 }
 
-// userNamespace is the pod's user namespace, or the node's.
+// userNamespace returns the pod's user namespace, or the node's.
 func userNamespace(pod *corev1.Pod, node Node) *runtimeapi.UserNamespace {
 	if !wantsUserNamespace(pod) || node.UserNamespace == nil {
 		return &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_NODE}
@@ -48,9 +49,9 @@ func userNamespace(pod *corev1.Pod, node Node) *runtimeapi.UserNamespace {
 	return &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: mapping(), Gids: mapping()}
 }
 
-// mapMounts shows the container the owners of its mounts' files as numbers of its own
-// user namespace, as the kubelet does (KEP-127): else they would be nobody's in there,
-// and root could not read a Secret.
+// mapMounts maps the owners of the files in mounts to the container's own user
+// namespace, as the kubelet does (KEP-127). Otherwise they would belong to
+// "nobody" in the container, and root could not read a Secret.
 func mapMounts(config *runtimeapi.ContainerConfig) {
 	users := config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions()
 	if users.GetMode() != runtimeapi.NamespaceMode_POD {
@@ -84,15 +85,15 @@ func checkUserNamespace(pod *corev1.Pod, node Node) error {
 
 // IDRangesConfig configures [IDRanges].
 type IDRangesConfig struct {
-	// PodRoot is the folder of the pods' folders, one a UID, in each of which the
-	// pod's IDs are kept as the kubelet keeps them (file userns). Required,
-	// absolute.
+	// PodRoot is the parent of the pods' directories, which are named by UID.
+	// The pod's IDs are stored in the file userns there, as in the kubelet.
+	// Required, absolute.
 	PodRoot string
-	// First is the first host ID to hand out, a multiple of 65536 and not 0: root's
-	// are not for pods. Default 65536.
+	// First is the first host ID to allocate, a multiple of 65536 and not 0,
+	// because the first range has root's ID. Default 65536.
 	First uint32
-	// Pods is how many ranges of 65536 IDs there are from First. Default as many as
-	// there are numbers.
+	// Pods is the number of ranges of 65536 IDs that start at First. Default:
+	// as many as possible.
 	Pods int
 }
 
@@ -111,9 +112,9 @@ func (c IDRangesConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// IDRanges hands out user and group IDs to pods, 65536 each, no ID to two of them
-// (KEP-127). What it hands out is on disk before it is used, and a new IDRanges
-// over the same folder goes on with it. It is safe for concurrent use.
+// IDRanges allocates user and group IDs to pods, 65536 each, no ID to two pods
+// (KEP-127). Allocations are on disk before they are used, and a new IDRanges
+// with the same directory continues with them. It is safe for concurrent use.
 type IDRanges struct {
 	root   string
 	first  uint32
@@ -121,14 +122,14 @@ type IDRanges struct {
 
 	mu     sync.Mutex
 	listed bool
-	unread map[types.UID]bool   // pods whose files are still to be read
-	byPod  map[types.UID]uint32 // the number of its range
+	unread map[types.UID]bool   // pods whose files have not been read yet
+	byPod  map[types.UID]uint32 // range number
 	byNr   map[uint32]types.UID
 	next   uint32
 }
 
-// NewIDRanges returns an IDRanges, or an error that names every problem with cfg.
-// It reads nothing yet.
+// NewIDRanges returns an IDRanges. The error reports every problem with cfg. It
+// does not read files yet.
 func NewIDRanges(cfg IDRangesConfig) (*IDRanges, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("podrunner: invalid config of user IDs: %w", err)
@@ -145,9 +146,9 @@ func NewIDRanges(cfg IDRangesConfig) (*IDRanges, error) {
 	}, nil
 }
 
-// Acquire returns the pod's IDs: those it has, or new ones, which are then on
-// disk. The error is [ErrNoIDs] if there are none left. While a pod's file can't be
-// read, nothing new is handed out, because that pod's IDs are unknown.
+// Acquire returns the pod's IDs. If it has none, new ones are allocated and
+// stored. The error is [ErrNoIDs] if none are left. While a pod's file can't be
+// read, nothing is allocated, because that pod's IDs are unknown.
 func (r *IDRanges) Acquire(uid types.UID) (IDRange, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,21 +173,21 @@ func (r *IDRanges) Acquire(uid types.UID) (IDRange, error) {
 		return IDRange{}, fmt.Errorf("create user namespace: %w", err)
 	}
 	r.byPod[uid], r.byNr[nr] = nr, uid
-	r.next = (nr + 1) % uint32(r.ranges) // those of a pod that is gone rest a while
+	r.next = (nr + 1) % uint32(r.ranges) // the IDs of a removed pod are not reused at once
 	return r.ids(nr), nil
 }
 
-// Lookup returns the pod's IDs if it has some.
+// Lookup returns the pod's IDs, and whether it has any.
 func (r *IDRanges) Lookup(uid types.UID) (IDRange, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = r.load() // an error is about other pods, or this one has no IDs
+	_ = r.load() // an error concerns other pods, or this pod has no IDs
 	nr, ok := r.byPod[uid]
 	return r.ids(nr), ok
 }
 
-// Release gives the pod's IDs back, also if its file can't be read. Its processes
-// must be gone, and its files. A pod without any is fine.
+// Release releases the pod's IDs, even if its file can't be read. Its processes
+// and files must have been removed. It returns nil if the pod has no IDs.
 func (r *IDRanges) Release(uid types.UID) error {
 	if err := checkFolders(string(uid)); err != nil {
 		return fmt.Errorf("release user namespace: %w", err)
@@ -210,13 +211,13 @@ func (r *IDRanges) ids(nr uint32) IDRange {
 
 func (r *IDRanges) file(uid types.UID) string { return filepath.Join(r.root, string(uid), "userns") }
 
-// load reads what was handed out before. What can't be read is tried again each
-// time.
+// load reads earlier allocations. Files that can't be read are retried in each
+// call.
 func (r *IDRanges) load() error {
 	if !r.listed {
 		pods, err := os.ReadDir(r.root)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("user namespaces: %w", err)
+			return fmt.Errorf("list user namespaces of pods: %w", err)
 		}
 		for _, pod := range pods {
 			if pod.IsDir() {
@@ -236,7 +237,7 @@ func (r *IDRanges) load() error {
 	return errors.Join(errs...)
 }
 
-// read reads a pod's file, which there may not be.
+// read reads a pod's file if it exists.
 func (r *IDRanges) read(uid types.UID) error {
 	text, err := os.ReadFile(r.file(uid))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -256,7 +257,7 @@ func (r *IDRanges) read(uid types.UID) error {
 	return nil
 }
 
-// usernsFile is the kubelet's file of a pod's IDs.
+// usernsFile is the kubelet's file with a pod's IDs.
 type usernsFile struct {
 	UIDMappings []idMapping `json:"uidMappings"`
 	GIDMappings []idMapping `json:"gidMappings"`
@@ -274,17 +275,17 @@ func (r *IDRanges) parse(text []byte) (nr uint32, err error) {
 		return 0, fmt.Errorf("invalid user namespace mappings file: %w", err)
 	}
 	if len(f.UIDMappings) != 1 || len(f.GIDMappings) != 1 || f.UIDMappings[0] != f.GIDMappings[0] {
-		return 0, errors.New("must hold one mapping, the same of users and groups")
+		return 0, errors.New("user namespace file must have exactly one mapping, the same for users and groups")
 	}
 	m := f.UIDMappings[0]
 	nr = (m.HostID - r.first) / idsPerPod
 	if m.ContainerID != 0 || m.Length != idsPerPod || m.HostID < r.first || m.HostID%idsPerPod != 0 || int(nr) >= r.ranges {
-		return 0, fmt.Errorf("mapping %+v is none that is handed out here", m)
+		return 0, fmt.Errorf("user namespace mapping %+v is outside the configured ranges", m)
 	}
 	return nr, nil
 }
 
-// write makes the file whole or not at all, and has it on disk.
+// write writes the file atomically, and syncs it to disk.
 func (r *IDRanges) write(uid types.UID, ids IDRange) error {
 	m := []idMapping{{HostID: ids.First, Length: ids.Length}}
 	text, err := json.Marshal(usernsFile{UIDMappings: m, GIDMappings: m})

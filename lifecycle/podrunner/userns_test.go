@@ -57,7 +57,7 @@ func TestIDRanges(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(root, "a/userns"))
 }
 
-func TestIDsRestBeforeTheyAreUsedAgain(t *testing.T) {
+func TestIDRanges_NotReusedAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRanges(t, podrunner.IDRangesConfig{PodRoot: t.TempDir(), First: 1 << 20})
 	seen := map[uint32]bool{}
@@ -92,8 +92,8 @@ func TestIDsAtTheSameTime(t *testing.T) {
 	}
 }
 
-// What can't be read might be somebody's: nothing is handed out then. Other pods
-// keep their IDs and give them back, and so does the one in question.
+// An unreadable file might contain any range, so nothing is allocated. Other
+// pods keep their IDs and can release them, and so can the pod with the file.
 func TestIDRanges_UnreadableFileConcernsNoOtherPod(t *testing.T) {
 	t.Parallel()
 	mapping := func(host, container, length string) string {
@@ -148,20 +148,20 @@ func TestIDRanges_UnreadableFileIsReadAgain(t *testing.T) {
 	require.NoError(t, err, "once it is put right")
 }
 
-func TestIDsThatCannotBeKept(t *testing.T) {
+func TestIDRanges_InvalidRootAndUIDs(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(root, nil, 0o600))
 	r := newRanges(t, podrunner.IDRangesConfig{PodRoot: root})
 	_, err := r.Acquire("a")
-	require.ErrorContains(t, err, "user namespaces: ")
+	require.ErrorContains(t, err, "list user namespaces of pods: ")
 	_, ok := r.Lookup("a")
 	require.False(t, ok)
 	r = newRanges(t, podrunner.IDRangesConfig{PodRoot: t.TempDir()})
 	for _, uid := range []types.UID{"", "..", "a/b"} {
 		_, err = r.Acquire(uid)
-		require.ErrorContains(t, err, "is not the name of a folder")
-		require.ErrorContains(t, r.Release(uid), "is not the name of a folder")
+		require.ErrorContains(t, err, "is not the name of a directory")
+		require.ErrorContains(t, r.Release(uid), "is not the name of a directory")
 	}
 	_, err = podrunner.NewIDRanges(podrunner.IDRangesConfig{PodRoot: "x", First: 1, Pods: -1})
 	for _, text := range []string{`field PodRoot: "x" is not absolute`, "field First: 1 is not a multiple of 65536", "field Pods: -1 is not between"} {

@@ -14,15 +14,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Annotations by which the kubelet tells where a pod came from.
+// Annotations in which the kubelet records where a pod came from.
 const (
-	// SourceAnnotation names the pod's source, such as [SourceAPI].
+	// SourceAnnotation is the pod's source, such as [SourceAPI].
 	SourceAnnotation = "kubernetes.io/config.source"
-	// HashAnnotation is the hash of the pod as its source gave it.
+	// HashAnnotation is the hash of the pod as defined by its source.
 	HashAnnotation = "kubernetes.io/config.hash"
-	// SeenAnnotation is when the source first gave the pod, in RFC 3339.
+	// SeenAnnotation is when the source first listed the pod, in RFC 3339.
 	SeenAnnotation = "kubernetes.io/config.seen"
-	// MirrorAnnotation marks the API server's image of a static pod.
+	// MirrorAnnotation marks the mirror pod of a static pod.
 	MirrorAnnotation = corev1.MirrorPodAnnotationKey
 )
 
@@ -43,7 +43,8 @@ func IsStatic(pod *corev1.Pod) bool {
 	return ok && source != SourceAPI
 }
 
-// IsMirror says whether the pod is the API server's image of a static pod.
+// IsMirror reports whether the pod is the mirror pod of a static pod in the API
+// server.
 func IsMirror(pod *corev1.Pod) bool {
 	_, ok := pod.Annotations[MirrorAnnotation]
 	return ok
@@ -53,19 +54,19 @@ func IsMirror(pod *corev1.Pod) bool {
 // at a time. Neither part can contain an underscore.
 func FullName(pod *corev1.Pod) string { return pod.Name + "_" + pod.Namespace }
 
-// IsTerminal says whether the phase is one that no pod leaves.
+// IsTerminal reports whether the phase is terminal: Succeeded or Failed.
 func IsTerminal(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// IsSidecar says whether c, an init container, is a restartable one.
+// IsSidecar reports whether c, an init container, is a restartable one.
 func IsSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// ContainerReference returns what events about a container of the pod are about:
-// the pod, with a field path such as spec.containers{name}. A container that the
-// spec does not name has no field path.
+// ContainerReference returns the object reference for events about a container
+// of the pod: the pod, with a field path such as spec.containers{name}. If the
+// spec has no container of that name, the field path is empty.
 func ContainerReference(pod *corev1.Pod, name string) *corev1.ObjectReference {
 	path := ""
 	for c, init := range Containers(&pod.Spec) {
@@ -88,8 +89,9 @@ func ContainerReference(pod *corev1.Pod, name string) *corev1.ObjectReference {
 	}
 }
 
-// Containers yields init containers and then regular ones, in spec order, with
-// whether each is an init container. The pointers are into the spec.
+// Containers yields init containers and then regular ones, in spec order. The
+// bool reports whether a container is an init container. The pointers are into
+// the spec.
 func Containers(spec *corev1.PodSpec) iter.Seq2[*corev1.Container, bool] {
 	return func(yield func(*corev1.Container, bool) bool) {
 		for i := range spec.InitContainers {
@@ -116,8 +118,9 @@ func Container(spec *corev1.PodSpec, name string) *corev1.Container {
 	return nil
 }
 
-// RuntimeID returns the runtime's ID of a container from the ID in its pod's status, which
-// begins with the runtime's name, as "containerd://".
+// RuntimeID returns the runtime's ID of a container. The argument is the ID in
+// the pod's status, which has the runtime's name as a prefix, as in
+// "containerd://".
 func RuntimeID(id string) string {
 	if _, bare, found := strings.Cut(id, "://"); found {
 		return bare
@@ -125,11 +128,11 @@ func RuntimeID(id string) string {
 	return id
 }
 
-// ShouldRestart says whether c is to run again after it has ended with
-// exitCode. The container's rules come first (KEP-5307), then its own policy,
-// and a container without a policy of its own has none that count. Then the
-// pod's policy decides. An unknown policy restarts, as in the kubelet; a rule
-// with an unknown action or operator matches nothing.
+// ShouldRestart reports whether c must run again after it has ended with
+// exitCode. The container's rules come first (KEP-5307), then its own policy;
+// the rules of a container without its own policy are ignored. Then the pod's
+// policy decides. An unknown policy restarts, as in the kubelet; a rule with an
+// unknown action or operator matches nothing.
 func ShouldRestart(pod *corev1.Pod, c *corev1.Container, exitCode int32) bool {
 	policy := pod.Spec.RestartPolicy
 	if c.RestartPolicy != nil {
@@ -150,8 +153,8 @@ func ShouldRestart(pod *corev1.Pod, c *corev1.Container, exitCode int32) bool {
 	}
 }
 
-// restarts says whether the container itself runs again by the action; both
-// that exist do that.
+// restarts reports whether the action restarts the container itself; both
+// existing actions do.
 func restarts(action corev1.ContainerRestartRuleAction) bool {
 	return action == corev1.ContainerRestartRuleActionRestart ||
 		action == corev1.ContainerRestartRuleActionRestartAllContainers
@@ -169,11 +172,10 @@ func matches(codes *corev1.ContainerRestartRuleOnExitCodes, exitCode int32) bool
 	}
 }
 
-// ContainerHash returns a hash of what makes two versions of a container
-// different ones: everything in the spec but its resources, which can change in
-// place. It depends on the JSON form of the container alone, and so is the same
-// in every process; an empty field that a later version of the API adds does not
-// change it.
+// ContainerHash returns a hash of the container's spec without its resources,
+// which can change in place. It depends only on the JSON form of the container,
+// so it is the same in every process; an empty field that a later version of
+// the API adds does not change it.
 func ContainerHash(c *corev1.Container) string {
 	stripped := *c
 	stripped.Resources = corev1.ResourceRequirements{}
@@ -181,13 +183,14 @@ func ContainerHash(c *corev1.Container) string {
 	return Hash(stripped)
 }
 
-// KubeletHash returns the hash by which the kubelet (1.31 and later) knows a container
-// that it has made: FNV-1a, 32 bits, in hexadecimal, of the bytes of a JSON object with
-// the container's name and image, written as Go's decimal numbers.
+// KubeletHash returns the hash by which the kubelet (1.31 and later) recognizes
+// a container: FNV-1a, 32 bits, in hexadecimal. Its input is a JSON object with
+// the container's name and image, whose bytes are formatted as Go's decimal
+// numbers.
 func KubeletHash(c *corev1.Container) string {
 	data, err := json.Marshal(map[string]string{"name": c.Name, "image": c.Image})
 	if err != nil {
-		return "" // strings always marshal
+		return "" // cannot happen
 	}
 	hash := fnv.New32a()
 	fmt.Fprintf(hash, "([]uint8)%d", data)
@@ -198,8 +201,8 @@ func KubeletHash(c *corev1.Container) string {
 func Hash(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
-		// API types always marshal; anything else still gets a constant, and so
-		// never looks changed.
+		// API types can always be marshalled. Other values get a constant, and
+		// so never seem to change.
 		return ""
 	}
 	sum := sha256.Sum256(data)

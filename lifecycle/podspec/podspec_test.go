@@ -72,7 +72,7 @@ func TestIsTerminal(t *testing.T) {
 	}
 }
 
-func TestContainersComeInOrderAndByReference(t *testing.T) {
+func TestContainers_InOrderAndByReference(t *testing.T) {
 	t.Parallel()
 	always := corev1.ContainerRestartPolicyAlways
 	spec := &corev1.PodSpec{
@@ -126,7 +126,7 @@ func TestShouldRestart(t *testing.T) {
 		pod   corev1.RestartPolicy
 		own   *corev1.ContainerRestartPolicy
 		rules []corev1.ContainerRestartRule
-		// want says for exit codes 0, 1 and 42.
+		// want is the result for exit codes 0, 1 and 42.
 		want [3]bool
 	}{
 		{"pod says Always", corev1.RestartPolicyAlways, nil, nil, [3]bool{true, true, true}},
@@ -161,7 +161,7 @@ func TestShouldRestart(t *testing.T) {
 func TestContainerHash(t *testing.T) {
 	t.Parallel()
 	c := corev1.Container{Name: "main", Image: "a:1", Env: []corev1.EnvVar{{Name: "A", Value: "1"}}}
-	// Written down, because containers outlive the process that hashed them.
+	// A literal, because containers survive the process that hashed them.
 	require.Equal(t, "8da78d3bceecc0ce", podspec.ContainerHash(&c))
 
 	resized := c
@@ -181,13 +181,13 @@ func TestContainerHash(t *testing.T) {
 	}
 }
 
-func TestHashOfWhatHasNoJSONForm(t *testing.T) {
+func TestHash_ValueWithoutJSONForm(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, podspec.Hash(func() {}))
 	require.Len(t, podspec.Hash(nil), 16)
 }
 
-// resources reads lists such as "cpu=1 memory=2Gi".
+// resources parses lists such as "cpu=1 memory=2Gi".
 func resources(requests, limits string) corev1.ResourceRequirements {
 	parse := func(s string) corev1.ResourceList {
 		list := corev1.ResourceList{}

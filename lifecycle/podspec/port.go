@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// PortNumber returns the number of a port that a probe or a hook of container c
-// names: its own, or that of the port of this name in c, or the number that the name
-// spells. The errors have the kubelet's texts.
+// PortNumber returns the port number that a probe or a hook of container c
+// refers to: a number, or the name of one of c's ports, or a number as text.
+// The errors have the kubelet's texts.
 func PortNumber(port intstr.IntOrString, c *corev1.Container) (int, error) {
 	n := int(port.IntVal)
 	if port.Type == intstr.String {

@@ -2,12 +2,12 @@ package podspec
 
 import corev1 "k8s.io/api/core/v1"
 
-// SystemCriticalPriority is the lowest priority of a critical pod; the two
-// built-in classes of it, system-cluster-critical and system-node-critical,
+// SystemCriticalPriority is the lowest priority of a critical pod. The two
+// built-in priority classes, system-cluster-critical and system-node-critical,
 // start there.
 const SystemCriticalPriority int32 = 2_000_000_000
 
-// Priority returns the pod's priority, 0 for one without.
+// Priority returns the pod's priority, 0 if it is not set.
 func Priority(pod *corev1.Pod) int32 {
 	if pod.Spec.Priority == nil {
 		return 0
@@ -15,16 +15,17 @@ func Priority(pod *corev1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-// IsCritical says whether the node itself depends on the pod: a static pod, the
-// mirror of one, or one of a system-critical priority.
+// IsCritical reports whether the pod is critical: a static pod, a mirror pod,
+// or a pod of a system-critical priority.
 func IsCritical(pod *corev1.Pod) bool {
 	return IsStatic(pod) || IsMirror(pod) || Priority(pod) >= SystemCriticalPriority
 }
 
-// CanPreempt says whether preemptor may take the place of victim: a critical pod
-// that of any other, and otherwise only a pod of a higher priority, if both have
-// one. A critical pod without a priority, a static one for example, therefore
-// gives way to no critical one.
+// CanPreempt reports whether preemptor may preempt victim. A critical pod may
+// preempt any pod that is not critical. Otherwise preemptor needs a higher
+// priority, and both must have a priority. A critical pod without a priority,
+// for example a static one, is therefore never preempted by another critical
+// pod.
 func CanPreempt(preemptor, victim *corev1.Pod) bool {
 	if IsCritical(preemptor) && !IsCritical(victim) {
 		return true

@@ -7,12 +7,12 @@ import (
 )
 
 // QOSClass returns the pod's quality-of-service class. A class in the status
-// wins, because it is fixed for the pod's life; a static pod has none there and
-// gets it from its spec: BestEffort when no container asks for cpu or memory,
-// Guaranteed when every container has limits for both and requests equal to
-// them, else Burstable. A request that is not written down defaults to the
-// limit, as the API server would have filled it in. Resources of the pod as a
-// whole (KEP-2837) stand in for those of its containers.
+// takes precedence, because it is fixed for the pod's life. A static pod has
+// none there; its class is computed from its spec: BestEffort if no container
+// requests CPU or memory, Guaranteed if every container has limits for both and
+// requests equal to them, else Burstable. A missing request defaults to the
+// limit, as in the API server. Pod-level resources (KEP-2837) replace those of
+// the containers.
 func QOSClass(pod *corev1.Pod) corev1.PodQOSClass {
 	if pod.Status.QOSClass != "" {
 		return pod.Status.QOSClass
@@ -38,7 +38,7 @@ func classOf(all []corev1.ResourceRequirements) corev1.PodQOSClass {
 	}
 }
 
-// asks says whether list has some cpu or memory in it. A zero is no wish.
+// asks reports whether list has CPU or memory above zero.
 func asks(list corev1.ResourceList) bool {
 	return list.Cpu().Sign() > 0 || list.Memory().Sign() > 0
 }

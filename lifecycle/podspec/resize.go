@@ -2,8 +2,8 @@ package podspec
 
 import corev1 "k8s.io/api/core/v1"
 
-// RestartsOnResize says whether c is to be restarted when its resource of that
-// name changes, instead of changing it in place (KEP-1287).
+// RestartsOnResize reports whether c must be restarted when its resource of
+// that name changes, instead of a change in place (KEP-1287).
 func RestartsOnResize(c *corev1.Container, name corev1.ResourceName) bool {
 	for _, p := range c.ResizePolicy {
 		if p.ResourceName == name {
@@ -13,9 +13,9 @@ func RestartsOnResize(c *corev1.Container, name corev1.ResourceName) bool {
 	return false
 }
 
-// QOSClassOfSpec is what [QOSClass] would be if the pod's status did not say it.
-// The two differ when the resources in the spec were changed to those of another
-// class, which no pod may take.
+// QOSClassOfSpec returns the class that [QOSClass] computes from the spec,
+// ignoring the status. The two differ if the resources in the spec were changed
+// to those of another class, which is not allowed.
 func QOSClassOfSpec(pod *corev1.Pod) corev1.PodQOSClass {
 	return QOSClass(&corev1.Pod{Spec: pod.Spec})
 }

@@ -8,20 +8,20 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// Requests returns what the pod asks for as a whole, by its spec: the sum of its
-// containers and sidecars, or what its init containers need at their most if that
-// is more (KEP-753); cpu, memory and huge pages of the pod as a whole (KEP-2837)
-// in place of those; and the overhead of its runtime class. The list is the
-// caller's. A request that is not written down is the limit, as the API server
-// would have filled it in.
+// Requests returns the total requests of the pod by its spec: the sum of its
+// containers and sidecars, or the maximum that its init containers need if that
+// is more (KEP-753); pod-level CPU, memory and huge pages (KEP-2837) in place
+// of those; and the overhead of its runtime class. The caller owns the list. A
+// missing request defaults to the limit, as in the API server.
 func Requests(pod *corev1.Pod) corev1.ResourceList {
 	return resource.PodRequests(defaulted(apart(pod)), resource.PodResourcesOptions{})
 }
 
-// Held returns what a pod on a node takes of it: [Requests], or what its status
-// says that it was given where that is more. A pod that was shrunk in place holds
-// the larger amount until the smaller one is in effect, and one whose growth is
-// infeasible does not hold what it will not get (KEP-1287).
+// Held returns the resources that a pod occupies on its node: [Requests], or
+// the allocated resources in its status if these are higher. A pod that was
+// shrunk in place holds the larger amount until the smaller one is in effect. A
+// pod whose resize to a larger amount is infeasible does not hold the larger
+// amount (KEP-1287).
 func Held(pod *corev1.Pod) corev1.ResourceList {
 	return resource.PodRequests(defaulted(apart(pod)), resource.PodResourcesOptions{
 		UseStatusResources: true,
@@ -29,16 +29,17 @@ func Held(pod *corev1.Pod) corev1.ResourceList {
 	})
 }
 
-// Limits returns what the pod may use as a whole, counted as in [Requests]. A
-// resource that some container has no limit for is in the list with what the
-// others may use; overhead counts only where there is a limit.
+// Limits returns the total limits of the pod, computed as in [Requests]. If a
+// container has no limit of a resource, the list has the sum of the others;
+// overhead is added only to resources that have a limit.
 func Limits(pod *corev1.Pod) corev1.ResourceList {
 	return resource.PodLimits(apart(pod), resource.PodResourcesOptions{})
 }
 
-// EnforceableLimits returns the limits of CPU and memory that hold for the pod as a whole,
-// with its overhead: its own, or the sum of its containers' if each of them has one. Else
-// a container without a limit could use only what the others leave.
+// EnforceableLimits returns the limits of CPU and memory that can be enforced
+// for the pod as a whole, with its overhead: the pod-level limits, or the sum
+// of its containers' limits if each of them has one. Otherwise the limit would
+// also apply to a container without a limit.
 func EnforceableLimits(pod *corev1.Pod) corev1.ResourceList {
 	limits := corev1.ResourceList{}
 	all := Limits(pod)
@@ -67,9 +68,9 @@ func hasLimit(pod *corev1.Pod, name corev1.ResourceName) bool {
 	return true
 }
 
-// apart returns the pod with a copy of its own of the resources of the whole, to
-// which component-helpers adds the overhead in place: that would change the pod
-// where a quantity has so many digits that it is a pointer inside.
+// apart returns the pod with its own copy of the pod-level resources.
+// component-helpers adds the overhead to them in place, which would change the
+// original pod if a quantity is so long that it is stored as a pointer.
 func apart(pod *corev1.Pod) *corev1.Pod {
 	if pod.Spec.Resources == nil {
 		return pod
@@ -79,9 +80,9 @@ func apart(pod *corev1.Pod) *corev1.Pod {
 	return &own
 }
 
-// defaulted returns the pod with each missing request filled in from its limit.
-// It is the same pod where nothing is missing, and a copy of what changes
-// otherwise.
+// defaulted returns the pod with each missing request set to its limit. It
+// returns the same pod if nothing is missing, and otherwise copies what it
+// changes.
 func defaulted(pod *corev1.Pod) *corev1.Pod {
 	inits, initsChanged := defaultedContainers(pod.Spec.InitContainers)
 	mains, mainsChanged := defaultedContainers(pod.Spec.Containers)
@@ -94,8 +95,8 @@ func defaulted(pod *corev1.Pod) *corev1.Pod {
 	if whole == nil || !lacks(*whole) {
 		return pod
 	}
-	// For the pod as a whole the limit stands in only where no container asks
-	// for the resource.
+	// For the pod as a whole, the limit is used only if no container requests
+	// the resource.
 	asked := resource.AggregateContainerRequests(pod, resource.PodResourcesOptions{})
 	requests := maps.Clone(whole.Limits)
 	maps.DeleteFunc(requests, func(name corev1.ResourceName, _ quantity.Quantity) bool {
@@ -125,7 +126,7 @@ func defaultedContainers(all []corev1.Container) (filled []corev1.Container, cha
 	return filled, changed
 }
 
-// lacks says whether some limit has no request beside it.
+// lacks reports whether a limit has no request.
 func lacks(r corev1.ResourceRequirements) bool {
 	for name := range r.Limits {
 		if _, ok := r.Requests[name]; !ok {

@@ -39,9 +39,9 @@ func requireList(t *testing.T, want, got corev1.ResourceList) {
 	}
 }
 
-// A quantity of more digits than fit is a pointer inside, and adding to a copy of it
-// would change the pod.
-func TestRequestsLeaveThePodAlone(t *testing.T) {
+// A long quantity is stored as a pointer, so adding to a copy of it would
+// change the pod.
+func TestRequests_DoNotModifyThePod(t *testing.T) {
 	t.Parallel()
 	const long = "1000000000000000000001m"
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
@@ -153,7 +153,7 @@ func TestLimitsOfAPod(t *testing.T) {
 	requireList(t, list("4500m", ""), podspec.Limits(pod))
 }
 
-func TestAResizedPodHoldsTheLargerAmountUntilTheSmallerIsInEffect(t *testing.T) {
+func TestHeld_ShrinkingPodHoldsTheLargerAmount(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{
 		Spec: corev1.PodSpec{Containers: []corev1.Container{asks("1", "")}},
@@ -170,7 +170,7 @@ func TestAResizedPodHoldsTheLargerAmountUntilTheSmallerIsInEffect(t *testing.T) 
 	requireList(t, list("4", ""), podspec.Held(pod))
 }
 
-func TestCriticalPodsAndWhoGivesWay(t *testing.T) {
+func TestCanPreempt_CriticalPods(t *testing.T) {
 	t.Parallel()
 	prio := func(p int32) *corev1.Pod { return &corev1.Pod{Spec: corev1.PodSpec{Priority: &p}} }
 	annotated := func(key, value string) *corev1.Pod {

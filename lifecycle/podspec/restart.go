@@ -2,10 +2,10 @@ package podspec
 
 import corev1 "k8s.io/api/core/v1"
 
-// RestartsAll says whether the end of c with exitCode is to restart every
-// container of its pod in place (KEP-5532): the first of its rules that matches
-// says so. As in [ShouldRestart] a container without a policy of its own has no
-// rules that count.
+// RestartsAll reports whether every container of the pod must be restarted in
+// place after c has ended with exitCode (KEP-5532): the first matching rule of
+// c decides. As in [ShouldRestart], the rules of a container without its own
+// policy are ignored.
 func RestartsAll(c *corev1.Container, exitCode int32) bool {
 	if c.RestartPolicy == nil {
 		return false
@@ -18,7 +18,7 @@ func RestartsAll(c *corev1.Container, exitCode int32) bool {
 	return false
 }
 
-// Ephemeral returns c as the container that it is besides. It shares c's memory.
+// Ephemeral returns c as a regular container. It shares c's memory.
 func Ephemeral(c *corev1.EphemeralContainer) *corev1.Container {
 	return (*corev1.Container)(&c.EphemeralContainerCommon)
 }

@@ -47,7 +47,7 @@ func TestRestartsAll(t *testing.T) {
 	}
 }
 
-func TestEphemeralIsAContainerBesides(t *testing.T) {
+func TestEphemeral_SharesMemory(t *testing.T) {
 	t.Parallel()
 	e := &corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "busybox"}}
 	c := podspec.Ephemeral(e)

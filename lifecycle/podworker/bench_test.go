@@ -15,7 +15,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// trivial does nothing and says when it did.
+// trivial is a Syncer that does nothing and reports each call.
 type trivial struct{ done chan struct{} }
 
 func (s trivial) SyncPod(context.Context, podworker.Turn) (bool, error) {
@@ -29,7 +29,7 @@ func (s trivial) SyncTerminatedPod(context.Context, podworker.Turn) error {
 	return nil
 }
 
-// blank is a cache that is always fresh and knows nothing.
+// blank is a cache that is always fresh and empty.
 type blank struct{ status *podcache.Status }
 
 func (c blank) Get(types.UID) (*podcache.Status, error) { return c.status, nil }
@@ -38,8 +38,8 @@ func (c blank) GetNewerThan(context.Context, types.UID, time.Time) (*podcache.St
 	return c.status, nil
 }
 
-// lightWorkers returns Workers that run until the test ends, among things that
-// cost nothing, and where they say that a turn has come to its end.
+// lightWorkers returns Workers that run until the test ends, with collaborators
+// without cost, and a channel that reports the end of each sync.
 func lightWorkers(tb testing.TB) (*podworker.Workers, chan struct{}) {
 	tb.Helper()
 	done := make(chan struct{}, 1)
@@ -81,7 +81,7 @@ func BenchmarkCreateToFinished(b *testing.B) {
 	}
 }
 
-// kubelet 1.36: 10 s, because nobody reports.
+// kubelet 1.36: 10 s, because nothing reports the end.
 func BenchmarkKillOfAFinishedPod(b *testing.B) {
 	w, done := lightWorkers(b)
 	pod := newPod("a")
@@ -117,8 +117,8 @@ func BenchmarkSyncKnownPods(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle reports what a pod costs that has nothing to do. kubelet 1.36:
-// 5.4 KB and a goroutine.
+// BenchmarkIdle reports the cost of an idle pod. kubelet 1.36: 5.4 KB and a
+// goroutine.
 func BenchmarkIdle(b *testing.B) {
 	const n = 5000
 	pods := manyPods(n)

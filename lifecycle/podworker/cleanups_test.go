@@ -15,9 +15,9 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// cleanup is one round of an agent's housekeeping: the sweep, the creation of what
-// is desired and not known, and the end of what only the runtime knows. It returns
-// what the sweep knew, and forgets the calls of the Syncer before it.
+// cleanup is one round of an agent's housekeeping: SyncKnownPods, the creation
+// of desired pods that are unknown, and KillOrphans. It returns the known pods,
+// and clears the log of Syncer calls.
 func (b *bed) cleanup(want ...*corev1.Pod) map[types.UID]podworker.Known {
 	b.sync.log()
 	known := b.SyncKnownPods(desired(want...))
@@ -42,7 +42,7 @@ func (b *bed) isGone(uid types.UID) {
 	b.cache.set(func(c *instant) { delete(c.pods, uid) })
 }
 
-// The kubelet's cases for its housekeeping.
+// The kubelet's test cases for its housekeeping.
 func TestCleanups(t *testing.T) {
 	pod, stopped := newPod("a"), errors.New("cannot stop")
 	waiting := func(uid types.UID) *corev1.Pod { return newPod(uid, static("web")) }
@@ -151,7 +151,7 @@ func TestCleanups(t *testing.T) {
 	}
 }
 
-func TestOrphansAreLeftAloneUntilTheFirstSweep(t *testing.T) {
+func TestKillOrphans_NothingBeforeTheFirstSyncKnownPods(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		found := []*podcache.Status{nil, {}, {UID: "stopped"}, running("a")}
 		require.Empty(t, b.KillOrphans(found))
@@ -162,8 +162,8 @@ func TestOrphansAreLeftAloneUntilTheFirstSweep(t *testing.T) {
 	})
 }
 
-// Which pods a sweep forgets: what has finished, or never began, and is not
-// desired or was asked for again.
+// SyncKnownPods forgets pods that have finished or never started, if they are
+// not desired or were created again.
 func TestForgetRules(t *testing.T) {
 	hold := func(b *bed, call string, p *corev1.Pod) {
 		b.sync.fail(call, errors.New("no"))
@@ -219,8 +219,8 @@ func TestForgetRules(t *testing.T) {
 }
 
 // A pod that is created and updated in a burst gets its last update, whatever
-// else goes on.
-func TestTwentyPodsEachGetTheirLastUpdate(t *testing.T) {
+// other pods do.
+func TestUpdatePod_TwentyPodsGetTheirLastUpdate(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		runs, last := map[types.UID]int{}, map[types.UID]int64{}
 		b.sync.set("sync", func(_ context.Context, turn podworker.Turn) (bool, error) {

@@ -15,52 +15,54 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// Cache is what the runtime says about pods. [podcache.Cache] is one.
+// Cache holds the state of pods in the runtime. [podcache.Cache] implements it.
 type Cache interface {
-	// Get returns what is known of the pod now, without waiting.
+	// Get returns the latest known status of the pod without waiting.
 	Get(uid types.UID) (*podcache.Status, error)
-	// Known reports whether the runtime was asked about the pod. Until then the
+	// Known reports whether the runtime was queried about the pod. If not, the
 	// pod may run, whatever Get returns.
 	Known(uid types.UID) bool
-	// GetNewerThan waits until what is known of the pod is at least as new as t,
-	// or ctx is done.
+	// GetNewerThan waits until the pod's status is at least as new as t, or
+	// until ctx is done.
 	GetNewerThan(ctx context.Context, uid types.UID, t time.Time) (*podcache.Status, error)
 }
 
 // Config configures [Workers].
 type Config struct {
-	// Syncer does the work. Required.
+	// Syncer does the work for a pod. Required.
 	Syncer Syncer
-	// Cache says what the runtime knows of a pod. Required.
+	// Cache returns the state of pods in the runtime. Required.
 	Cache Cache
-	// AfterSync is called after a turn that may have changed something in the runtime:
-	// the pod became Terminating or Terminated by it, it was cut short, or its Syncer
-	// called [Turn.Acted]. What the cache holds of the pod is out of date then, and the
-	// next turn needs it newer. It is not called if the Syncer has called
-	// [Turn.Refreshed]. It must not block. Optional.
+	// AfterSync is called after a sync that may have changed something in the
+	// runtime: the pod became Terminating or Terminated, the sync was
+	// cancelled, or the Syncer called [Turn.Acted]. The cached status of the
+	// pod is outdated then, and the next sync waits for a newer one. It is not
+	// called if the Syncer has called [Turn.Refreshed]. It must not block.
+	// Optional.
 	AfterSync func(uid types.UID)
 
-	// ResyncPeriod is the time between two turns of a pod that is well. Up to
-	// half of it is added at random. Default 1 m.
+	// ResyncPeriod is the time between two syncs of a pod after a success. Up
+	// to half of it is added at random. Default 1 m.
 	ResyncPeriod time.Duration
-	// BackoffPeriod is the time before a turn that failed is repeated, unless its
-	// error says more: see [RetryError]. Up to half of it is added at random.
-	// Default 10 s.
+	// BackoffPeriod is the delay before a failed sync is repeated, unless its
+	// error requests another one: see [RetryError]. Up to half of it is added
+	// at random. Default 10 s.
 	BackoffPeriod time.Duration
-	// TransientPeriod is the time before a turn is repeated that failed with a
+	// TransientPeriod is the delay before a sync is repeated that failed with a
 	// [TransientError]. Up to half of it is added at random. Default 1 s.
 	TransientPeriod time.Duration
-	// FreshTimeout is how long the turn of a pod that ends waits for a status
-	// that is new enough. After that it takes the last one, marked Stale: a
-	// runtime that cannot be asked must not keep a pod from being killed. A pod
-	// that is kept running has no such bound, because starting containers from
-	// an old status makes them twice. Default 5 s.
+	// FreshTimeout is how long a terminating sync waits for a status that is
+	// new enough. After that it uses the last one, marked Stale, so that a
+	// runtime that does not respond cannot keep a pod from being killed. A sync
+	// in the phase Syncing waits without a limit, because starting containers
+	// on the basis of an old status would create them twice. Default 5 s.
 	FreshTimeout time.Duration
 
-	// Jitter returns random numbers from 0 up to 1, to any number of goroutines.
+	// Jitter returns random numbers in [0, 1). It must be safe for concurrent
+	// use.
 	// Default math/rand/v2.
 	Jitter func() float64
-	// Clock is the time source; the Cache must count on the same one. Default the
+	// Clock is the time source; the Cache must use the same clock. Default the
 	// system clock.
 	Clock clock.Clock
 	// Logger receives structured logs. Default: discard.
@@ -69,42 +71,44 @@ type Config struct {
 	Observer Observer
 }
 
-// Observer holds optional callbacks. They run on the goroutine of the turn or of
-// the caller, for many pods at once, without a lock; a slow one delays that pod.
+// Observer holds optional callbacks. They run on the goroutine of the sync or
+// of the caller, concurrently for many pods, and without a lock. A slow
+// callback delays its pod.
 type Observer struct {
-	// TurnEnd is called after every call of the Syncer, and after a turn that
-	// could not make one.
+	// TurnEnd is called after every call of the Syncer, and after a sync that
+	// failed before that call.
 	TurnEnd func(TurnInfo)
-	// Moved is called when a pod has reached another phase, which it never
-	// leaves backwards: for one pod in order and one at a time, by any of the
-	// goroutines that have moved it.
+	// Moved is called when a pod has entered another phase. Phases never go
+	// back. For one pod the calls are in order and one at a time, but they may
+	// come from different goroutines.
 	Moved func(uid types.UID, pod *corev1.Pod, phase Phase)
-	// Ignored is called for an update that was not taken.
+	// Ignored is called for an update that was ignored.
 	Ignored func(u Update, reason string)
-	// Restarted is called when a pod has ended that was asked for again meanwhile,
-	// with the spec that has ended: the one of its UID that follows is another life of
-	// it. It is the kubelet's restarted_pods_total.
+	// Restarted is called when a pod has ended that was created again
+	// meanwhile, with the spec that has ended. A new pod with the same UID
+	// follows. It is the kubelet's restarted_pods_total.
 	Restarted func(pod *corev1.Pod)
 }
 
-// TurnInfo describes a turn that has ended.
+// TurnInfo describes a finished sync.
 type TurnInfo struct {
-	// UID names the pod.
+	// UID is the UID of the pod.
 	UID types.UID
-	// Pod is its spec, nil if only the runtime knows it.
+	// Pod is the pod's spec, nil if only the runtime knows it.
 	Pod *corev1.Pod
-	// Type is why there was a turn. First says that it was the pod's first, of
-	// which Type need not be [Create] if there was another update meanwhile.
+	// Type is the reason for the sync. First reports whether it was the pod's
+	// first one; then Type need not be [Create], because another update may
+	// have followed.
 	Type  UpdateType
 	First bool
-	// Phase is the one that the pod was in when the turn began.
+	// Phase is the pod's phase when the sync began.
 	Phase Phase
-	// Waited is how long it took until a status was new enough, Duration how
-	// long the Syncer took.
+	// Waited is how long the sync waited for a status that was new enough, and
+	// Duration is how long the Syncer ran.
 	Waited, Duration time.Duration
-	// Stale says that the status was not new enough.
+	// Stale reports whether the status was not new enough.
 	Stale bool
-	// Err is what the Syncer returned, or why it was not called.
+	// Err is the error of the Syncer, or why it was not called.
 	Err error
 }
 

@@ -11,59 +11,59 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// state is what decisions about a pod are made from. It is a value: decide,
-// orphan and advance take one and return the next.
+// state is the input of decisions about a pod. It is a value: decide, orphaned
+// and advance take one and return the next one.
 type state struct {
 	pod     *corev1.Pod      // nil while only the runtime knows the pod
-	running *podcache.Status // the pod as the runtime showed it to who killed it
-	grace   time.Duration    // 0 before the pod is terminating
-	// statusFn and waiters came with kills: the last function, and who waits for
-	// the end.
+	running *podcache.Status // the pod's status in the runtime, from the caller that killed it
+	grace   time.Duration    // 0 until the pod is terminating
+	// statusFn and waiters are from kills: the last status function, and the
+	// channels that wait for the end.
 	statusFn func(*corev1.PodStatus)
 	waiters  []chan<- error
 
 	phase Phase
-	// why is the type of the turn that is wanted, or was last.
-	why    UpdateType
-	wanted bool // a turn is to begin as soon as none is under way
-	// started says that a turn has begun, stopping that a terminating one has.
+	// why is the type of the pending sync, or of the last one.
+	why     UpdateType
+	pending bool // a sync is due as soon as none is running
+	// started: a sync has begun. stopping: a terminating sync has begun.
 	started, stopping bool
-	// deleted says that the pod is not wanted any more, evicted that it was
-	// evicted, restart that it was asked for again while it ended, and inRuntime
-	// that the runtime showed it when it was killed.
+	// deleted: the pod is not wanted any more. evicted: it was evicted.
+	// restart: it was created again while it was terminating. inRuntime: it was
+	// in the runtime when it was killed.
 	deleted, evicted, restart, inRuntime bool
 }
 
-// facts are what a decision needs to know beside the state.
+// facts are what a decision needs in addition to the state.
 type facts struct {
-	known  bool // the pod was known before
-	runs   bool // the runtime shows something of the pod that may run
-	behind bool // a static pod that waits for another of its name
+	known bool // the pod is known
+	runs  bool // containers of the pod may be running
+	waits bool // the pod is static and waits for another of its name
 }
 
-// effects are what follows from a decision beside the next state.
+// effects are the consequences of a decision in addition to the next state.
 type effects struct {
-	// ignored is why the update was not taken; the state may still differ.
+	// ignored is why the update was ignored; the state may still have changed.
 	ignored string
-	// report is who must be told that the pod has ended.
+	// report are the channels to notify of the pod's end.
 	report []chan<- error
-	// cancel says that the turn under way is not worth finishing.
+	// cancel reports whether to cancel the running sync.
 	cancel bool
 }
 
-// decide takes an update, after the kubelet's list: what ends a pod ends it for
-// good, a pod that ends is not created again under the same UID before it was
-// forgotten, and everything after the end changes nothing.
+// decide applies an update, by the kubelet's rules: a pod that must end
+// cannot be revived, a terminating pod is not created again under the same UID
+// before it was forgotten, and updates after the end have no effect.
 func decide(s state, u Update, w chan<- error, f facts) (state, effects) {
 	if reason := malformed(u); reason != "" {
-		return s, effects{ignored: reason, report: one(w)}
+		return s, effects{ignored: reason, report: waiterList(w)}
 	}
 	if !f.known && u.Type == Sync {
-		return s, effects{ignored: "nobody has created the pod", report: one(w)}
+		return s, effects{ignored: "the pod was never created", report: waiterList(w)}
 	}
 	runtimeOnly := u.Pod == nil
 	if !f.known && !runtimeOnly && podspec.IsTerminal(u.Pod.Status.Phase) && !f.runs {
-		// It ended before this agent began; all that is left is to clean up.
+		// It ended before this agent started; only the cleanup is left.
 		s.phase, s.stopping = Terminated, true
 	}
 	if runtimeOnly || u.Type == Kill && f.runs {
@@ -71,27 +71,27 @@ func decide(s state, u Update, w chan<- error, f facts) (state, effects) {
 	}
 	if f.known && s.phase >= Terminating && u.Type == Create {
 		s.restart = true
-		return s, effects{ignored: "the pod is ending; it can start again once it was forgotten", report: one(w)}
+		return s, effects{ignored: "the pod is terminating; it can start again after it was cleaned up", report: waiterList(w)}
 	}
 	if s.phase == Finished || s.phase == Terminated && runtimeOnly {
-		return s, effects{ignored: "the pod has ended", report: one(w)}
+		return s, effects{ignored: "the pod has ended", report: waiterList(w)}
 	}
 	if runtimeOnly {
 		s.running = u.Running
 	} else {
 		s.pod = u.Pod
 	}
-	s.why, s.wanted = u.Type, true
-	s, e := end(s, u, w)
-	if s.phase == Terminating && f.behind && !s.started && !f.runs && s.statusFn == nil {
-		// It never was anything but a place in a queue, and has no status to get.
-		s.phase, s.wanted, s.stopping = Finished, false, true
+	s.why, s.pending = u.Type, true
+	s, e := terminate(s, u, w)
+	if s.phase == Terminating && f.waits && !s.started && !f.runs && s.statusFn == nil {
+		// It was never started, and there is no status to report.
+		s.phase, s.pending, s.stopping = Finished, false, true
 		e.report, s.waiters = append(e.report, s.waiters...), nil
 	}
 	return s, e
 }
 
-// malformed says what is wrong with an update on its own, if anything.
+// malformed returns what is wrong with the update itself, or "".
 func malformed(u Update) string {
 	switch {
 	case u.Type > Kill:
@@ -107,8 +107,8 @@ func malformed(u Update) string {
 	}
 }
 
-// end makes the pod end if the update says so.
-func end(s state, u Update, w chan<- error) (state, effects) {
+// terminate starts the pod's termination if the update requires it.
+func terminate(s state, u Update, w chan<- error) (state, effects) {
 	s.deleted = s.deleted || u.Pod == nil || u.Pod.DeletionTimestamp != nil
 	s.evicted = s.evicted || u.Type == Kill && u.Kill.Evict
 	became := false
@@ -116,7 +116,7 @@ func end(s state, u Update, w chan<- error) (state, effects) {
 		s.phase, became = Terminating, true
 	}
 	if s.phase != Terminating {
-		return s, effects{report: one(w)} // nothing to wait for: nothing runs, or nothing ends
+		return s, effects{report: waiterList(w)} // nothing to wait for: the pod has ended or is not ending
 	}
 	var kill KillOptions
 	if u.Type == Kill {
@@ -125,28 +125,28 @@ func end(s state, u Update, w chan<- error) (state, effects) {
 	if kill.StatusFn != nil {
 		s.statusFn = kill.StatusFn
 	}
-	s.waiters = append(s.waiters, one(w)...)
+	s.waiters = append(s.waiters, waiterList(w)...)
 	before := s.grace
 	s.grace = grace(before, s.pod, kill.Grace)
 	return s, effects{cancel: became || s.grace < before}
 }
 
-// one returns w as a list, which is empty if there is nobody.
-func one(w chan<- error) []chan<- error {
+// waiterList returns w as a list, which is empty if w is nil.
+func waiterList(w chan<- error) []chan<- error {
 	if w == nil {
 		return nil
 	}
 	return []chan<- error{w}
 }
 
-// lastGrace is what a pod without a spec, and any pod at the least, gets.
-const lastGrace = time.Second
+// minGrace is the minimum grace period, and that of a pod without a spec.
+const minGrace = time.Second
 
-// grace returns what the pod may take to end: at most what it was before, unless
-// that is 0, and less if its deletion or override say so. The spec counts only
-// when nothing else does, and 30 s when it says nothing, as the API server would
-// have filled in. The result is in whole seconds, at least one, as in the
-// kubelet.
+// grace returns the grace period of the pod. It never exceeds before, unless
+// before is zero. The pod's deletion grace period and the override can shorten
+// it. The spec's grace period applies only if none of these is set; if it is
+// missing too, it is 30 s, the API server's default. The result is in whole
+// seconds, at least one, as in the kubelet.
 func grace(before time.Duration, pod *corev1.Pod, override *time.Duration) time.Duration {
 	g, decided := before, before != 0
 	lower := func(d time.Duration) {
@@ -163,33 +163,34 @@ func grace(before time.Duration, pod *corev1.Pod, override *time.Duration) time.
 	if !decided && pod != nil {
 		g = lifecycle.Seconds(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds))
 	}
-	return max(g.Truncate(time.Second), lastGrace)
+	return max(g.Truncate(time.Second), minGrace)
 }
 
-// orphaned takes the news that nobody wants the pod, which ends it. A pod that
-// is ending already gets one more try now.
+// orphaned terminates a pod that is not desired any more. A pod that is already
+// terminating is synced again at once.
 func orphaned(s state) state {
 	s.deleted = true
 	if s.phase == Syncing {
 		s.phase, s.grace = Terminating, grace(0, s.pod, nil)
 	}
 	if s.phase != Finished {
-		s.wanted = true
+		s.pending = true
 	}
 	return s
 }
 
-// verdict is how a turn ended.
-type verdict struct {
-	phase    Phase // which the pod was in when the turn began
-	terminal bool  // SyncPod says that the pod has run to completion
+// outcome is the outcome of a sync.
+type outcome struct {
+	phase    Phase // the pod's phase when the sync began
+	terminal bool  // SyncPod reported that the pod has run to completion
 	err      error
 }
 
-// advance moves a pod on after a turn. Moved says that it is in another phase
-// now, and report whom to tell that nothing of it runs. A pod that has moved on
-// while the turn was under way stays where it is.
-func advance(s state, v verdict) (next state, moved bool, report []chan<- error) {
+// advance returns the state after a sync. moved reports whether the phase has
+// changed, and report are the channels to notify that the pod has stopped. If
+// the phase has changed while the sync was running, the sync does not change it
+// again.
+func advance(s state, v outcome) (next state, moved bool, report []chan<- error) {
 	if s.phase != v.phase || v.err != nil {
 		return s, false, nil
 	}
@@ -198,17 +199,17 @@ func advance(s state, v verdict) (next state, moved bool, report []chan<- error)
 		if !v.terminal {
 			return s, false, nil
 		}
-		s.phase, s.grace, s.wanted = Terminating, grace(0, s.pod, nil), true
+		s.phase, s.grace, s.pending = Terminating, grace(0, s.pod, nil), true
 		return s, true, nil
 	case Terminating:
-		s.phase, s.wanted = Terminated, true
-		if s.pod == nil { // there is nothing to clean up after it
-			s.phase, s.wanted = Finished, false
+		s.phase, s.pending = Terminated, true
+		if s.pod == nil { // nothing to clean up
+			s.phase, s.pending = Finished, false
 		}
 		report, s.waiters = s.waiters, nil
 		return s, true, report
 	case Terminated:
-		s.phase, s.wanted = Finished, false
+		s.phase, s.pending = Finished, false
 		return s, true, nil
 	default:
 		return s, false, nil

@@ -13,14 +13,14 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// describe writes down what a state and the effects of a decision come to.
+// describe formats a state and the effects of a decision.
 func describe(s state, e effects) string {
 	words := []string{s.phase.String()}
 	for _, flag := range []struct {
 		set  bool
 		name string
 	}{
-		{s.wanted, "wanted"},
+		{s.pending, "wanted"},
 		{s.stopping, "stopping"},
 		{s.deleted, "deleted"},
 		{s.evicted, "evicted"},
@@ -86,10 +86,10 @@ func TestDecide(t *testing.T) {
 		{"kill when nothing runs", ended, killed, known, "terminated wanted stopping report 1s"},
 		{"the runtime's view when nothing runs", ended, onlyRuntime, known, "terminated stopping inRuntime report ignored 1s"},
 		{"kill after the end", finished, killed, known, "finished stopping report ignored"},
-		{"kill in line", state{pod: pod}, killed, facts{known: true, behind: true}, "finished stopping cancel report 30s"},
-		{"evict in line", state{pod: pod}, kill(KillOptions{Evict: true, StatusFn: func(*corev1.PodStatus) {}}), facts{known: true, behind: true}, "terminating wanted evicted waits cancel 30s"},
-		{"kill in line, but it runs", state{pod: pod}, killed, facts{known: true, behind: true, runs: true}, "terminating wanted inRuntime waits cancel 30s"},
-		{"kill behind another after a start", syncing, killed, facts{known: true, behind: true}, "terminating wanted waits cancel 30s"},
+		{"kill in line", state{pod: pod}, killed, facts{known: true, waits: true}, "finished stopping cancel report 30s"},
+		{"evict in line", state{pod: pod}, kill(KillOptions{Evict: true, StatusFn: func(*corev1.PodStatus) {}}), facts{known: true, waits: true}, "terminating wanted evicted waits cancel 30s"},
+		{"kill in line, but it runs", state{pod: pod}, killed, facts{known: true, waits: true, runs: true}, "terminating wanted inRuntime waits cancel 30s"},
+		{"kill behind another after a start", syncing, killed, facts{known: true, waits: true}, "terminating wanted waits cancel 30s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -108,20 +108,20 @@ func TestAdvance(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		before state
-		turn   verdict
+		turn   outcome
 		want   string
 		moved  bool
 	}{
-		{"a sync", state{pod: pod}, verdict{}, "sync", false},
-		{"a sync to the end", state{pod: pod}, verdict{terminal: true}, "terminating wanted 30s", true},
-		{"a sync to the end that failed", state{pod: pod}, verdict{terminal: true, err: failure}, "sync", false},
-		{"a sync that was overtaken", state{pod: pod, phase: Terminating}, verdict{terminal: true}, "terminating", false},
-		{"a stop", state{pod: pod, phase: Terminating}, verdict{phase: Terminating}, "terminated wanted", true},
-		{"a stop that failed", state{pod: pod, phase: Terminating}, verdict{phase: Terminating, err: failure}, "terminating", false},
-		{"a stop without a spec", state{phase: Terminating, wanted: true}, verdict{phase: Terminating}, "finished", true},
-		{"a cleanup", state{pod: pod, phase: Terminated, wanted: true}, verdict{phase: Terminated}, "finished", true},
-		{"a cleanup that failed", state{pod: pod, phase: Terminated}, verdict{phase: Terminated, err: failure}, "terminated", false},
-		{"nothing", state{pod: pod, phase: Finished}, verdict{phase: Finished}, "finished", false},
+		{"a sync", state{pod: pod}, outcome{}, "sync", false},
+		{"a sync to the end", state{pod: pod}, outcome{terminal: true}, "terminating wanted 30s", true},
+		{"a sync to the end that failed", state{pod: pod}, outcome{terminal: true, err: failure}, "sync", false},
+		{"a sync that was overtaken", state{pod: pod, phase: Terminating}, outcome{terminal: true}, "terminating", false},
+		{"a stop", state{pod: pod, phase: Terminating}, outcome{phase: Terminating}, "terminated wanted", true},
+		{"a stop that failed", state{pod: pod, phase: Terminating}, outcome{phase: Terminating, err: failure}, "terminating", false},
+		{"a stop without a spec", state{phase: Terminating, pending: true}, outcome{phase: Terminating}, "finished", true},
+		{"a cleanup", state{pod: pod, phase: Terminated, pending: true}, outcome{phase: Terminated}, "finished", true},
+		{"a cleanup that failed", state{pod: pod, phase: Terminated}, outcome{phase: Terminated, err: failure}, "terminated", false},
+		{"nothing", state{pod: pod, phase: Finished}, outcome{phase: Finished}, "finished", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

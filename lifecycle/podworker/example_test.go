@@ -13,7 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// printer says what it would do.
+// printer prints what it would do.
 type printer struct{ synced chan struct{} }
 
 func (p printer) SyncPod(_ context.Context, t podworker.Turn) (bool, error) {
@@ -48,7 +48,7 @@ func Example() {
 				close(finished)
 			}
 		}},
-		// Stands for the relist that a real agent would ask for.
+		// Replaces the relist that a real agent would request.
 		AfterSync: func(types.UID) { cache.UpdateTime(time.Now()) },
 	})
 	if err != nil {

@@ -7,7 +7,7 @@ func Delay(err error, now time.Time, jitter float64) time.Duration {
 	return Config{}.Delay(err, now, jitter)
 }
 
-// Delay is that with the periods of c.
+// Delay exposes the same rule with the periods of c.
 func (c Config) Delay(err error, now time.Time, jitter float64) time.Duration {
 	return c.withDefaults().periods().delay(err, now, jitter)
 }
@@ -15,14 +15,14 @@ func (c Config) Delay(err error, now time.Time, jitter float64) time.Duration {
 // Grace exposes the rule for grace periods.
 var Grace = grace
 
-// Pods returns how many pods, places in line and due times are remembered.
+// Pods returns how many pods, queue entries and due times are stored.
 func (w *Workers) Pods() (pods, lines, due int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.pods), len(w.gate.lines), w.queue.Len()
+	return len(w.pods), len(w.static.queues), w.queue.Len()
 }
 
-// Past returns of how many forgotten pods the end is remembered.
+// Past returns for how many forgotten pods the end is stored.
 func (w *Workers) Past() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

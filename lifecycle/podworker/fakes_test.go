@@ -24,7 +24,8 @@ var _ podworker.Cache = (*podcache.Cache)(nil)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// syncer records its calls and does what on says, by the name of the call.
+// syncer records its calls and runs the functions in on, by the name of the
+// call.
 type syncer struct {
 	mu    sync.Mutex
 	calls []string
@@ -67,7 +68,7 @@ func (s *syncer) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error 
 	return err
 }
 
-// set makes the named calls do f from now on.
+// set makes the named calls run f from now on.
 func (s *syncer) set(name string, f func(context.Context, podworker.Turn) (bool, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +87,7 @@ func (s *syncer) hang(name string) {
 	})
 }
 
-// log returns the calls since the last one of log.
+// log returns the calls since its last call.
 func (s *syncer) log() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +107,7 @@ type instant struct {
 	mu    sync.Mutex
 	pods  map[types.UID]*podcache.Status
 	hangs bool
-	// unasked says that the runtime was not asked about anything yet.
+	// unasked means that the runtime was not queried about any pod yet.
 	unasked bool
 	err     error
 	asked   []time.Time
@@ -162,7 +163,7 @@ func newPod(uid types.UID, edits ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// desired is a source of the given pods.
+// desired returns a function that returns the given pods.
 func desired(pods ...*corev1.Pod) func() []*corev1.Pod {
 	return func() []*corev1.Pod { return pods }
 }
@@ -183,7 +184,7 @@ func phase(phase corev1.PodPhase) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Status.Phase = phase }
 }
 
-// bed is Workers in a bubble with everything around them.
+// bed is Workers in a bubble with fakes for everything they use.
 type bed struct {
 	*podworker.Workers
 	t       *testing.T
@@ -194,12 +195,12 @@ type bed struct {
 	moved   []string
 	ignored []string
 	after   []types.UID
-	// restarted are the pods that began another life.
+	// restarted are the UIDs of restarted pods.
 	restarted []types.UID
 	stop      func()
 }
 
-// inBubble runs f on Workers that run, and stops them afterwards.
+// inBubble runs f with running Workers, and stops them afterwards.
 func inBubble(t *testing.T, f func(b *bed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -252,13 +253,13 @@ func (b *bed) run() {
 	synctest.Wait()
 }
 
-// update gives one update and waits until it has had its effect.
+// update applies one update and waits until it has taken effect.
 func (b *bed) update(why podworker.UpdateType, p *corev1.Pod) {
 	b.UpdatePod(podworker.Update{Type: why, Pod: p})
 	synctest.Wait()
 }
 
-// kill ends the pod on a goroutine of its own.
+// kill calls KillPod in a new goroutine.
 func (b *bed) kill(p *corev1.Pod, how podworker.KillOptions) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- b.KillPod(b.t.Context(), p, how) }()
@@ -274,7 +275,7 @@ func (b *bed) moves() []string {
 	return moved
 }
 
-// requireKilled asserts that a kill has reported by now.
+// requireKilled asserts that a kill has returned.
 func requireKilled(t *testing.T, done <-chan error) {
 	t.Helper()
 	select {

@@ -13,11 +13,11 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// few goroutines are those that the test binary has beside the workers'.
+// few is the number of goroutines of the test binary besides the workers'.
 const few = 8
 
 // kubelet 1.36: 5.4 KB and a goroutine per pod.
-func TestAnIdlePodCostsAFewHundredBytesAndNoGoroutine(t *testing.T) {
+func TestWorkers_IdlePodHasNoGoroutine(t *testing.T) {
 	const n, ceiling = 5000, 400
 	w, done := lightWorkers(t)
 	pods := manyPods(n)
@@ -31,7 +31,7 @@ func TestAnIdlePodCostsAFewHundredBytesAndNoGoroutine(t *testing.T) {
 	runtime.KeepAlive(pods)
 }
 
-func TestNoGoroutineIsKeptAfterATurn(t *testing.T) {
+func TestSync_LeavesNoGoroutine(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		const n = 100
 		gate := make(chan struct{})
@@ -47,9 +47,9 @@ func TestNoGoroutineIsKeptAfterATurn(t *testing.T) {
 	})
 }
 
-// Pods end beside each other: all of them in the time that the runtime needs for
-// one.
-func TestAHundredPodsEndInTheTimeOfOne(t *testing.T) {
+// Pods are terminated concurrently: all of them in the time that the runtime
+// needs for one.
+func TestKillPod_HundredPodsConcurrently(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		const stop = 200 * time.Millisecond
 		b.sync.set("terminating", func(context.Context, podworker.Turn) (bool, error) {
@@ -71,8 +71,8 @@ func TestAHundredPodsEndInTheTimeOfOne(t *testing.T) {
 	})
 }
 
-// What a Syncer has left hanging on a turn's ctx goes with the turn.
-func TestTheContextOfATurnEndsWithIt(t *testing.T) {
+// Goroutines that a Syncer has started on a sync's ctx end with the sync.
+func TestSync_ContextEndsWithTheSync(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		var left context.Context
 		b.sync.set("sync", func(ctx context.Context, _ podworker.Turn) (bool, error) {

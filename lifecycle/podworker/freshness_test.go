@@ -14,7 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-func TestEachTurnAsksForAStatusNewerThanTheEndOfTheLast(t *testing.T) {
+func TestSync_NeedsAStatusNewerThanTheLastSync(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.update(podworker.Create, newPod("a"))
 		first := time.Now()
@@ -26,8 +26,8 @@ func TestEachTurnAsksForAStatusNewerThanTheEndOfTheLast(t *testing.T) {
 	})
 }
 
-// In a bubble a turn and the look at the runtime before it may have the same time.
-// That look must not have the next turn do the same again.
+// In a bubble a sync and the relist before it may have the same time. The next
+// sync must not use that relist and do the same again.
 func TestFreshness_ClockThatStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen []int
@@ -59,8 +59,8 @@ func TestFreshness_ClockThatStandsStill(t *testing.T) {
 	})
 }
 
-// What an earlier life of the UID has left behind must not be taken for this one's.
-func TestANewLifeSeesTheEndOfTheOneBefore(t *testing.T) {
+// Containers of an earlier pod with the same UID must not count as this pod's.
+func TestSync_NewPodWithSameUIDSeesTheEndOfThePrevious(t *testing.T) {
 	for name, first := range map[string]podworker.Update{
 		"a pod":                      {Type: podworker.Kill, Pod: newPod("a")},
 		"what only the runtime knew": {Type: podworker.Kill, Running: running("a")},
@@ -83,7 +83,7 @@ func TestANewLifeSeesTheEndOfTheOneBefore(t *testing.T) {
 	}
 }
 
-func TestACacheErrorIsATurnThatFailed(t *testing.T) {
+func TestSync_CacheErrorFailsTheSync(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.cache.set(func(c *instant) { c.err = errors.New("cannot inspect") })
 		b.update(podworker.Create, newPod("a"))
@@ -96,8 +96,8 @@ func TestACacheErrorIsATurnThatFailed(t *testing.T) {
 	})
 }
 
-// R12: the kill of a pod must get through even when the runtime cannot be asked.
-func TestAKillGetsThroughWhenTheCacheIsNeverFresh(t *testing.T) {
+// R12: a pod must be killed even if the runtime does not respond.
+func TestKillPod_CacheIsNeverFresh(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.cache.set(func(c *instant) { c.hangs = true; c.pods["a"] = running("a") })
 		b.update(podworker.Create, newPod("a"))
@@ -118,7 +118,7 @@ func TestAKillGetsThroughWhenTheCacheIsNeverFresh(t *testing.T) {
 	})
 }
 
-func TestARuntimePodIsKilledByTheViewOfWhoSawIt(t *testing.T) {
+func TestKillOrphans_SyncGetsTheStatusOfTheCaller(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.cache.set(func(c *instant) { c.err = errors.New("cannot inspect") })
 		s := running("a")
@@ -130,7 +130,7 @@ func TestARuntimePodIsKilledByTheViewOfWhoSawIt(t *testing.T) {
 	})
 }
 
-// emptyHanded is a cache that keeps no promise.
+// emptyHanded is a cache that returns nil statuses.
 type emptyHanded struct{}
 
 func (emptyHanded) Get(types.UID) (*podcache.Status, error) { return nil, nil }
@@ -139,7 +139,7 @@ func (emptyHanded) GetNewerThan(context.Context, types.UID, time.Time) (*podcach
 	return nil, nil
 }
 
-func TestACacheWithoutAnswersIsNoCrash(t *testing.T) {
+func TestSync_NilStatusFromTheCacheIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &syncer{on: map[string]func(context.Context, podworker.Turn) (bool, error){}}
 		w, err := podworker.New(podworker.Config{Syncer: s, Cache: emptyHanded{}})

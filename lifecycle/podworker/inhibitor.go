@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// ErrShutdownCancelled is the cause of the ctx of a shutdown that the machine has
-// called off.
-var ErrShutdownCancelled = errors.New("the shutdown of the machine was called off")
+// ErrShutdownCancelled is the cause of the ctx of a shutdown that the machine
+// has cancelled.
+var ErrShutdownCancelled = errors.New("the shutdown of the machine was cancelled")
 
-// Inhibitor holds up the shutdown of the machine. systemd-logind does, with a delay
-// inhibitor lock; there is no implementation here. The methods are called by two
-// goroutines at most.
+// Inhibitor delays the shutdown of the machine, for example with a delay
+// inhibitor lock of systemd-logind. This package has no implementation. At most
+// two goroutines call the methods.
 type Inhibitor interface {
-	// Inhibit has the next shutdown held up for as long as need until release is
-	// called. Allowed is how long the machine is ready to wait, which may be less; 0
-	// is not at all.
+	// Inhibit delays the next shutdown for up to need until release is called.
+	// allowed is how long the machine will wait, which may be less; 0 means
+	// that it does not wait.
 	Inhibit(ctx context.Context, need time.Duration) (allowed time.Duration, release func(), err error)
 	// AwaitShutdown returns nil when the machine is about to shut down.
 	AwaitShutdown(ctx context.Context) error
-	// AwaitCancel returns nil when the machine has called the shutdown off.
+	// AwaitCancel returns nil when the machine has cancelled the shutdown.
 	AwaitCancel(ctx context.Context) error
 }
 
-// HoldShutdown holds up each shutdown of the machine until shutDown has returned.
-// That gets what the machine allows, for [PlanShutdown], and a ctx that ends when the
-// shutdown is called off ([ErrShutdownCancelled]): the kubelet notices that only
-// after it has killed all pods. Of o it uses Events and Node, for the event of a
-// shutdown that was called off. HoldShutdown returns nil when ctx is done, and an error
-// if the Inhibitor fails or the machine does not wait: try again later then.
+// HoldShutdown delays each shutdown of the machine until shutDown has returned.
+// shutDown gets the time that the machine allows, for [PlanShutdown], and a ctx
+// that is done when the shutdown is cancelled ([ErrShutdownCancelled]). Of o,
+// HoldShutdown uses Events and Node, for the event of a cancelled shutdown. It
+// returns nil when ctx is done, and an error if the Inhibitor fails or the
+// machine does not wait; the caller should try again later.
 func HoldShutdown(
 	ctx context.Context, in Inhibitor, need time.Duration, o ShutdownOptions, shutDown func(ctx context.Context, allowed time.Duration),
 ) error {
@@ -46,7 +46,7 @@ func HoldShutdown(
 	return nil
 }
 
-// holdOne holds up the next shutdown, and returns when that was called off.
+// holdOne delays the next shutdown, and returns nil when that was cancelled.
 func holdOne(ctx context.Context, in Inhibitor, need time.Duration, shutDown func(context.Context, time.Duration)) error {
 	allowed, release, err := in.Inhibit(ctx, need)
 	if err != nil {
@@ -58,7 +58,7 @@ func holdOne(ctx context.Context, in Inhibitor, need time.Duration, shutDown fun
 	release = sync.OnceFunc(release)
 	defer release()
 	if allowed <= 0 && need > 0 {
-		return fmt.Errorf("inhibit the shutdown of the machine: it does not wait; %v are needed", need)
+		return fmt.Errorf("inhibit the shutdown of the machine: the machine does not wait, but %v are needed", need)
 	}
 	if err := in.AwaitShutdown(ctx); err != nil {
 		return fmt.Errorf("wait for a shutdown of the machine: %w", err)
@@ -76,7 +76,7 @@ func holdOne(ctx context.Context, in Inhibitor, need time.Duration, shutDown fun
 	shutDown(shutdown, allowed)
 	release()
 	if err := <-called; err != nil {
-		return fmt.Errorf("wait whether the shutdown of the machine is called off: %w", err)
+		return fmt.Errorf("wait for a cancellation of the shutdown of the machine: %w", err)
 	}
 	return nil
 }

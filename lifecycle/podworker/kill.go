@@ -12,22 +12,22 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// KillPod ends the pod and returns when nothing of it runs any more: nil then,
-// or at once if it has ended before, or if it is unknown, nothing of it runs and
-// [Workers.SyncKnownPods] was called, so that nobody else is about to tell of it.
-// When ctx is done first, the error says so and why the last attempt failed, if
-// one did; the pod is still going to end. [ErrStopped] says that Run has
+// KillPod terminates the pod and returns nil when nothing of it runs any more.
+// It returns nil at once if the pod has ended before, or if it is unknown,
+// nothing of it runs and [Workers.SyncKnownPods] was called. If ctx is done
+// first, the error contains its cause and the error of the last attempt; the
+// pod is still going to be terminated. The error is [ErrStopped] if Run has
 // returned.
 //
 // The pod need not be known. It is retained like that of [Workers.UpdatePod].
 func (w *Workers) KillPod(ctx context.Context, pod *corev1.Pod, how KillOptions) error {
 	if pod == nil || pod.UID == "" {
-		return errors.New("podworker: kill needs a pod with a UID")
+		return errors.New("podworker: KillPod needs a pod with a UID")
 	}
-	if w.isNobodys(pod.UID) && !w.runs(pod.UID) {
+	if w.isOrphan(pod.UID) && !w.runs(pod.UID) {
 		return nil
 	}
-	// One place, so that whoever reports never waits for us.
+	// Buffered, so that the goroutine that reports never blocks.
 	done := make(chan error, 1)
 	w.update(Update{Type: Kill, Pod: pod, Kill: how}, done)
 	select {
@@ -35,7 +35,7 @@ func (w *Workers) KillPod(ctx context.Context, pod *corev1.Pod, how KillOptions)
 		return wrapKill(pod, err)
 	case <-ctx.Done():
 	}
-	return wrapKill(pod, w.giveUp(pod.UID, done, context.Cause(ctx)))
+	return wrapKill(pod, w.stopWaiting(pod.UID, done, context.Cause(ctx)))
 }
 
 func wrapKill(pod *corev1.Pod, err error) error {
@@ -45,8 +45,9 @@ func wrapKill(pod *corev1.Pod, err error) error {
 	return fmt.Errorf("kill pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }
 
-// giveUp ends a wait for the end of a pod. The end may have come meanwhile.
-func (w *Workers) giveUp(uid types.UID, done chan error, cause error) error {
+// stopWaiting removes the waiter of a KillPod whose ctx is done. The pod may have
+// ended meanwhile.
+func (w *Workers) stopWaiting(uid types.UID, done chan error, cause error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
@@ -54,7 +55,7 @@ func (w *Workers) giveUp(uid types.UID, done chan error, cause error) error {
 		return err
 	default:
 	}
-	p := w.pods[uid] // it is there: whoever waits is told before a pod is forgotten
+	p := w.pods[uid] // never nil: waiters are notified before a pod is forgotten
 	p.waiters = slices.DeleteFunc(p.waiters, func(c chan<- error) bool { return c == done })
 	if p.lastErr == nil || errors.Is(p.lastErr, context.Canceled) {
 		return cause
@@ -62,15 +63,16 @@ func (w *Workers) giveUp(uid types.UID, done chan error, cause error) error {
 	return fmt.Errorf("%w; the last attempt failed: %w", cause, p.lastErr)
 }
 
-// KillOrphans ends what the runtime shows running and no worker answers for: a pod
-// that was removed while the agent was down. Call it after [Workers.SyncKnownPods]
-// and the creation of what that did not know; before the first sweep it does
-// nothing, because nobody knows then what is desired. It returns whom it told to
-// end. A pod that has ended and is still known is left alone: a list that is older
-// than its end shows it running. The statuses are retained.
+// KillOrphans kills pods that run in the runtime but are not known to the
+// Workers, such as pods that were removed while the agent was down. Call it
+// after [Workers.SyncKnownPods] and after the creation of the desired pods that
+// were unknown. Before the first call of SyncKnownPods it does nothing, because
+// the desired pods are not known then. It returns the UIDs of the pods that it
+// kills. A pod that has ended and is still known is not killed, because a list
+// that is older than its end shows it as running. The statuses are retained.
 func (w *Workers) KillOrphans(found []*podcache.Status) (killed []types.UID) {
 	for _, s := range found {
-		if s == nil || s.UID == "" || !s.Running() || !w.isNobodys(s.UID) {
+		if s == nil || s.UID == "" || !s.Running() || !w.isOrphan(s.UID) {
 			continue
 		}
 		killed = append(killed, s.UID)
@@ -79,7 +81,7 @@ func (w *Workers) KillOrphans(found []*podcache.Status) (killed []types.UID) {
 	return killed
 }
 
-// isNobodys says whether no worker answers for the pod and none is about to.
-func (w *Workers) isNobodys(uid types.UID) bool {
+// isOrphan reports whether the pod is unknown and the desired pods are known.
+func (w *Workers) isOrphan(uid types.UID) bool {
 	return w.query(uid, func(s *state) bool { return s == nil && w.synced })
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// The turn after one that was cut short needs a status newer than its end, and
-// must not wait for one until the runtime is looked at anyway.
-func TestATurnCutShortHasTheRuntimeLookedAt(t *testing.T) {
+// The sync after a cancelled one needs a status newer than its end, and must
+// not wait for the next regular relist.
+func TestAfterSync_CalledAfterACancelledSync(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.hang("sync")
 		b.sync.hang("terminating")
@@ -30,7 +30,7 @@ func TestATurnCutShortHasTheRuntimeLookedAt(t *testing.T) {
 }
 
 // R10: the kubelet's killPodNow waits 10 s for a pod that has finished.
-func TestKillOfAFinishedPodReportsAtOnce(t *testing.T) {
+func TestKillPod_FinishedPodReportsAtOnce(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		pod := newPod("a")
 		b.update(podworker.Create, pod)
@@ -43,7 +43,7 @@ func TestKillOfAFinishedPodReportsAtOnce(t *testing.T) {
 	})
 }
 
-func TestKillOfATerminatedPodReportsAtOnce(t *testing.T) {
+func TestKillPod_TerminatedPodReportsAtOnce(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.fail("terminated", errors.New("volume busy"))
 		b.update(podworker.Create, newPod("a"))
@@ -54,7 +54,7 @@ func TestKillOfATerminatedPodReportsAtOnce(t *testing.T) {
 	})
 }
 
-func TestKillOfAnUnknownPod(t *testing.T) {
+func TestKillPod_UnknownPod(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		requireKilled(t, b.kill(newPod("early"), podworker.KillOptions{}))
 		require.Equal(t, []string{"terminating early", "terminated early"}, b.sync.log(), "nobody has said yet what is desired")
@@ -69,8 +69,9 @@ func TestKillOfAnUnknownPod(t *testing.T) {
 	})
 }
 
-// R11: nobody tells who kills a static pod that never started.
-func TestKillOfAStaticPodThatNeverStarted(t *testing.T) {
+// R11: in the kubelet, KillPod of a static pod that never started is not
+// notified.
+func TestKillPod_StaticPodThatNeverStarted(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.update(podworker.Create, newPod("a", static("web")))
 		b.update(podworker.Create, newPod("b", static("web")))
@@ -86,7 +87,7 @@ func TestKillOfAStaticPodThatNeverStarted(t *testing.T) {
 	})
 }
 
-// The eviction is to be in its status, which only a turn can set.
+// The eviction must be in its status, which only a sync can set.
 func TestEviction_OfAStaticPodThatNeverStarted(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.update(podworker.Create, newPod("a", static("web")))
@@ -105,7 +106,7 @@ func TestEviction_OfAStaticPodThatNeverStarted(t *testing.T) {
 	})
 }
 
-func TestKillOfAPodThatIsForgottenBeforeItBegan(t *testing.T) {
+func TestKillPod_PodForgottenBeforeItsFirstSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		killed := b.kill(newPod("a"), podworker.KillOptions{})
@@ -119,9 +120,8 @@ func TestKillOfAPodThatIsForgottenBeforeItBegan(t *testing.T) {
 	})
 }
 
-// A sweep that comes before the first turn must not say of a pod that runs that it
-// has ended.
-func TestAKillOfWhatRunsIsNotForgottenBeforeItBegan(t *testing.T) {
+// SyncKnownPods before the first sync must not report a running pod as ended.
+func TestKillPod_RunningPodIsNotForgottenBeforeTheSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		b.cache.set(func(c *instant) { c.pods["a"] = running("a") })
@@ -136,7 +136,7 @@ func TestAKillOfWhatRunsIsNotForgottenBeforeItBegan(t *testing.T) {
 	})
 }
 
-func TestAKillReportsWhyItGaveUp(t *testing.T) {
+func TestKillPod_ErrorHasTheLastFailure(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.fail("terminating", errors.New("shim is stuck"))
 		b.update(podworker.Create, newPod("a"))
@@ -154,7 +154,7 @@ func TestAKillReportsWhyItGaveUp(t *testing.T) {
 	})
 }
 
-func TestAKillThatHangsHasNothingToAddToItsCause(t *testing.T) {
+func TestKillPod_ErrorOfAHangingKillIsTheCause(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.hang("terminating")
 		b.update(podworker.Create, newPod("a"))
@@ -164,7 +164,7 @@ func TestAKillThatHangsHasNothingToAddToItsCause(t *testing.T) {
 	})
 }
 
-func TestEverybodyWhoWaitsIsTold(t *testing.T) {
+func TestKillPod_EveryWaiterIsNotified(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		gate := make(chan struct{})
 		b.sync.set("terminating", func(context.Context, podworker.Turn) (bool, error) { <-gate; return false, nil })
@@ -181,7 +181,7 @@ func TestEverybodyWhoWaitsIsTold(t *testing.T) {
 	})
 }
 
-func TestKillsWhileNothingRuns(t *testing.T) {
+func TestKillPod_WhileRunIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		early := b.kill(newPod("a"), podworker.KillOptions{})
@@ -204,13 +204,13 @@ func TestKillsWhileNothingRuns(t *testing.T) {
 	})
 }
 
-func TestASecondRunIsRefused(t *testing.T) {
+func TestRun_SecondConcurrentRunIsRefused(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		require.ErrorIs(t, b.Run(b.t.Context()), podworker.ErrRunning)
 	})
 }
 
-func TestRunCancelsItsTurnsAndTheNextOneGoesOn(t *testing.T) {
+func TestRun_CancelsItsSyncsAndTheNextRunContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		b.update(podworker.Create, newPod("a"))
@@ -227,7 +227,7 @@ func TestRunCancelsItsTurnsAndTheNextOneGoesOn(t *testing.T) {
 	})
 }
 
-func TestStaticPodsOfOneNameRunOneAfterTheOther(t *testing.T) {
+func TestStaticQueue_OneAfterTheOther(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		uids := []types.UID{"a", "b", "c", "d"}
 		for _, uid := range uids {
@@ -270,9 +270,9 @@ func removeAll(list []string, drop ...string) []string {
 	return kept
 }
 
-// A static pod of which this agent only knows that it is to end, for it began
-// before a restart, keeps its successor waiting like any other.
-func TestAStaticPodThatEndsFromTheBeginningHasItsPlaceInLine(t *testing.T) {
+// A static pod that is already terminating when this agent starts makes its
+// successor wait like any other.
+func TestStaticQueue_PodThatTerminatesFromTheStart(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		release := make(chan struct{})
 		b.sync.set("terminating", func(context.Context, podworker.Turn) (bool, error) { <-release; return false, nil })
@@ -288,7 +288,7 @@ func TestAStaticPodThatEndsFromTheBeginningHasItsPlaceInLine(t *testing.T) {
 	})
 }
 
-func TestAStaticPodThatWaitsButRunsIsStopped(t *testing.T) {
+func TestStaticQueue_WaitingPodThatRunsIsStopped(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.cache.set(func(c *instant) { c.pods["b"] = running("b") }) // from before a restart of the agent
 		b.update(podworker.Create, newPod("a", static("web")))
@@ -298,8 +298,8 @@ func TestAStaticPodThatWaitsButRunsIsStopped(t *testing.T) {
 	})
 }
 
-// An agent that has just started may hear that a pod has ended before it has looked
-// at the runtime, where the pod runs.
+// A restarted agent may learn that a pod has ended before it has queried the
+// runtime, in which the pod still runs.
 func TestTerminalPod_MayRunBeforeTheRuntimeIsAsked(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.cache.set(func(c *instant) {

@@ -9,31 +9,33 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Known is what [Workers.SyncKnownPods] says about one pod.
+// Known describes one pod in the result of [Workers.SyncKnownPods].
 type Known struct {
-	// Phase is how far the pod has come.
+	// Phase is the pod's phase.
 	Phase Phase
-	// Orphan says that the pod is not desired any more.
+	// Orphan reports whether the pod is not desired any more.
 	Orphan bool
-	// HasConfig says that the pod has a spec; without one, only the runtime knows
-	// it. Static says that it is a static pod.
+	// HasConfig reports whether the pod has a spec; if not, only the runtime
+	// knows it. Static reports whether it is a static pod.
 	HasConfig, Static bool
 }
 
-// SyncKnownPods asks for the pods that are desired, all of them, ends the ones
-// that are not, and returns what is known after that. What has finished, or never
-// began, and is either not desired or was asked for again meanwhile is forgotten:
-// it is not in the result, and a desired pod that is not must be created with
-// [Workers.UpdatePod]. Call it when every source of pods has been read, and then
-// now and then: each call gives pods that failed to end another try.
+// SyncKnownPods terminates the known pods that are not in the list of desired
+// pods, and returns the known pods. A pod that has finished or was never
+// started is forgotten if it is not desired, or if it was created again
+// meanwhile. Forgotten pods are not in the result. A desired pod that is not in
+// the result must be created with [Workers.UpdatePod]. Call SyncKnownPods when
+// every source of pods has been read, and then regularly: each call retries
+// pods whose termination failed.
 //
-// Desired is called once, without a lock. A pod that had an update since that
-// call counts as desired: the list may be older than the pod. So a sweep needs no
-// lock that it shares with who calls UpdatePod; only the updates of one pod have
-// to come in the order of their specs. A list that is older than a pod's removal
-// keeps the pod known until the next sweep, and does no more than that.
+// The function desired returns all desired pods. It is called once, without a
+// lock. A pod that was updated after that call began counts as desired, because
+// the list may be older than the pod. So SyncKnownPods needs no lock that it
+// shares with the callers of UpdatePod; only the updates of one pod must come
+// in the order of their specs. A list that is older than a pod's removal only
+// keeps the pod known until the next call.
 //
-// The result is shared by the callers between two changes and must not be
+// The result is shared between calls until something changes, and must not be
 // modified.
 func (w *Workers) SyncKnownPods(desired func() []*corev1.Pod) map[types.UID]Known {
 	w.mu.Lock()
@@ -53,17 +55,17 @@ func (w *Workers) SyncKnownPods(desired func() []*corev1.Pod) map[types.UID]Know
 			w.want(p)
 		}
 	}
-	var done swept
+	var done sweepResult
 	for _, p := range w.pods {
 		if p.updated > since {
 			w.want(p)
 		}
-		w.visit(p, &done)
+		w.sweepPod(p, &done)
 	}
 	known := w.snapshot()
 	w.mu.Unlock()
 	for _, p := range done.moved {
-		w.tell(p)
+		w.notifyMoves(p)
 	}
 	for _, pod := range done.restarted {
 		w.cfg.Observer.Restarted(pod)
@@ -71,17 +73,18 @@ func (w *Workers) SyncKnownPods(desired func() []*corev1.Pod) map[types.UID]Know
 	return known
 }
 
-// swept is what is to be told of a sweep.
-type swept struct {
+// sweepResult collects the events of one call of SyncKnownPods.
+type sweepResult struct {
 	moved     []*worker
 	restarted []*corev1.Pod
 }
 
-// visit ends p if nobody wants it, and forgets it if nothing is left of it.
-func (w *Workers) visit(p *worker, done *swept) {
+// sweepPod terminates p if it is not desired, and forgets it if nothing is left of
+// it.
+func (w *Workers) sweepPod(p *worker, done *sweepResult) {
 	orphan := p.desired != w.sweep
 	if orphan && p.desired+1 == w.sweep {
-		w.known = nil // it was desired the last time
+		w.known = nil // it was desired in the last call
 	}
 	switch {
 	case (orphan || p.restart) && forgettable(p.state, orphan):
@@ -89,28 +92,28 @@ func (w *Workers) visit(p *worker, done *swept) {
 			done.restarted = append(done.restarted, p.pod)
 		}
 		w.forget(p)
-	case orphan && w.abandon(p):
+	case orphan && w.terminateOrphan(p):
 		done.moved = append(done.moved, p)
 	}
 }
 
-// KnownPods returns what is known now. What is desired is as the last call of
-// [Workers.SyncKnownPods] had it. The result must not be modified.
+// KnownPods returns the known pods. Whether they are desired is as of the last
+// call of [Workers.SyncKnownPods]. The result must not be modified.
 func (w *Workers) KnownPods() map[types.UID]Known {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.snapshot()
 }
 
-// want notes that p is desired in this sweep.
+// want records that p is desired in this call of SyncKnownPods.
 func (w *Workers) want(p *worker) {
 	if p.desired+1 < w.sweep {
-		w.known = nil // it was not desired the last time
+		w.known = nil // it was not desired in the last call
 	}
 	p.desired = w.sweep
 }
 
-// snapshot returns what is known, as a new map if something has changed.
+// snapshot returns the known pods, as a new map if something has changed.
 func (w *Workers) snapshot() map[types.UID]Known {
 	if w.known == nil {
 		w.known = make(map[types.UID]Known, len(w.pods))
@@ -126,24 +129,25 @@ func (w *Workers) snapshot() map[types.UID]Known {
 	return w.known
 }
 
-// forgettable says whether nothing is left of a pod to care for. One that never
-// began leaves nothing behind if nobody wants it.
+// forgettable reports whether nothing is left to do for a pod. A pod that was
+// never started leaves nothing behind if it is not desired.
 func forgettable(s state, orphan bool) bool {
 	return s.phase == Finished || orphan && !s.started && !s.inRuntime
 }
 
-// forget drops p. Its goroutine, if it has one that did not begin yet, finds
-// nothing to do.
+// forget deletes p. If p has a goroutine that has not begun yet, that goroutine
+// finds nothing to do.
 func (w *Workers) forget(p *worker) {
 	w.drop(p)
 	w.report(p.waiters, nil)
-	p.waiters, p.wanted = nil, false
+	p.waiters, p.pending = nil, false
 	w.leave(p)
 }
 
-// Forget forgets a pod that has finished, so that it may begin anew under the same UID, and
-// reports whether the pod is unknown then. It is for a caller that keeps track of pods itself;
-// [Workers.SyncKnownPods] does the same for all pods.
+// Forget deletes a pod that has finished, so that it can be created again under
+// the same UID. It reports whether the pod is unknown after the call. It is for
+// a caller that keeps track of pods itself; [Workers.SyncKnownPods] does the
+// same for all pods.
 func (w *Workers) Forget(uid types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,7 +162,7 @@ func (w *Workers) Forget(uid types.UID) bool {
 	return true
 }
 
-// drop takes p out of what is known.
+// drop removes p from the known pods.
 func (w *Workers) drop(p *worker) {
 	delete(w.pods, p.uid)
 	w.known = nil
@@ -167,20 +171,21 @@ func (w *Workers) drop(p *worker) {
 	}
 }
 
-// abandon ends p because nobody wants it, and says whether it was not ending yet.
-// While a turn of its end is under way, there is no need for another.
-func (w *Workers) abandon(p *worker) (moved bool) {
+// terminateOrphan terminates p because it is not desired, and reports whether it was
+// not terminating yet. If a terminating sync is running, no other sync is
+// needed.
+func (w *Workers) terminateOrphan(p *worker) (moved bool) {
 	if p.phase >= Terminating && p.working {
 		p.deleted = true
 		return false
 	}
 	before := p.phase
 	p.state = orphaned(p.state)
-	w.follow(p, before, effects{cancel: p.phase != before})
+	w.applyEffects(p, before, effects{cancel: p.phase != before})
 	return p.phase != before
 }
 
-// query runs f on what is known of the pod, nil if nothing is.
+// query calls f with the state of the pod, or with nil if it is unknown.
 func (w *Workers) query(uid types.UID, f func(s *state) bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -190,14 +195,15 @@ func (w *Workers) query(uid types.UID, f func(s *state) bool) bool {
 	return f(nil)
 }
 
-// IsPodKnownTerminated says whether the pod is known and nothing of it runs any
-// more.
+// IsPodKnownTerminated reports whether the pod is known and nothing of it runs
+// any more.
 func (w *Workers) IsPodKnownTerminated(uid types.UID) bool {
 	return w.query(uid, func(s *state) bool { return s != nil && s.phase >= Terminated })
 }
 
-// CouldHaveRunningContainers says whether something of the pod may run or start.
-// An unknown pod may until [Workers.SyncKnownPods] was called.
+// CouldHaveRunningContainers reports whether containers of the pod may run or
+// start. For an unknown pod it returns true until [Workers.SyncKnownPods] was
+// called.
 func (w *Workers) CouldHaveRunningContainers(uid types.UID) bool {
 	return w.query(uid, func(s *state) bool {
 		if s == nil {
@@ -207,7 +213,8 @@ func (w *Workers) CouldHaveRunningContainers(uid types.UID) bool {
 	})
 }
 
-// ShouldPodBeFinished says whether the pod has finished, or nobody knows it.
+// ShouldPodBeFinished reports whether the pod has finished. For an unknown pod
+// it returns true once [Workers.SyncKnownPods] was called.
 func (w *Workers) ShouldPodBeFinished(uid types.UID) bool {
 	return w.query(uid, func(s *state) bool {
 		if s == nil {
@@ -217,14 +224,15 @@ func (w *Workers) ShouldPodBeFinished(uid types.UID) bool {
 	})
 }
 
-// IsPodTerminationRequested says whether the pod is known and to end, or has
-// ended.
+// IsPodTerminationRequested reports whether the pod is known and is terminating
+// or has ended.
 func (w *Workers) IsPodTerminationRequested(uid types.UID) bool {
 	return w.query(uid, func(s *state) bool { return s != nil && s.phase >= Terminating })
 }
 
-// ShouldPodContainersBeTerminating says whether the pod's worker has begun to end
-// it, so that nothing of it can start any more, or nobody knows the pod.
+// ShouldPodContainersBeTerminating reports whether the pod's worker has begun
+// to terminate it, so that nothing of it can start any more. For an unknown pod
+// it returns true once [Workers.SyncKnownPods] was called.
 func (w *Workers) ShouldPodContainersBeTerminating(uid types.UID) bool {
 	return w.query(uid, func(s *state) bool {
 		if s == nil {
@@ -234,8 +242,9 @@ func (w *Workers) ShouldPodContainersBeTerminating(uid types.UID) bool {
 	})
 }
 
-// ShouldPodRuntimeBeRemoved says whether what the runtime still has of the pod can
-// go: nothing of it runs, or nobody knows it.
+// ShouldPodRuntimeBeRemoved reports whether the pod can be removed from the
+// runtime, because nothing of it runs. For an unknown pod it returns true once
+// [Workers.SyncKnownPods] was called.
 func (w *Workers) ShouldPodRuntimeBeRemoved(uid types.UID) bool {
 	return w.query(uid, func(s *state) bool {
 		if s == nil {
@@ -245,9 +254,9 @@ func (w *Workers) ShouldPodRuntimeBeRemoved(uid types.UID) bool {
 	})
 }
 
-// ShouldPodContentBeRemoved says whether the pod's containers and their data can
-// go: it was evicted, or it was deleted and nothing of it runs, or nobody knows
-// it.
+// ShouldPodContentBeRemoved reports whether the pod's containers and their data
+// can be removed: it was evicted, or it was deleted and nothing of it runs. For
+// an unknown pod it returns true once [Workers.SyncKnownPods] was called.
 func (w *Workers) ShouldPodContentBeRemoved(uid types.UID) bool {
 	return w.query(uid, func(s *state) bool {
 		if s == nil {
@@ -257,12 +266,12 @@ func (w *Workers) ShouldPodContentBeRemoved(uid types.UID) bool {
 	})
 }
 
-// IsPodForMirrorPodTerminatingByFullName says whether the static pod of that full
-// name that was let start is ending and may still run.
+// IsPodForMirrorPodTerminatingByFullName reports whether the static pod of that
+// full name that was allowed to start is terminating and may still run.
 func (w *Workers) IsPodForMirrorPodTerminatingByFullName(fullName string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	uid, ok := w.gate.first(fullName)
+	uid, ok := w.static.first(fullName)
 	if !ok {
 		return false
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// answers asks all queries by UID.
+// answers calls all queries by UID.
 func (b *bed) answers(uid types.UID) [7]bool {
 	return [7]bool{
 		b.IsPodKnownTerminated(uid),
@@ -59,15 +59,15 @@ func TestQueries(t *testing.T) {
 	})
 }
 
-// An event of PLEG may reach the workers before the pod's Create. If it began the pod,
-// the Create could come after the pod's end, and ask for another run of it.
-func TestASyncDoesNotBeginAPod(t *testing.T) {
+// An event of PLEG may reach the workers before the pod's Create. If it started
+// the pod, the Create could arrive after the pod's end and start it again.
+func TestUpdatePod_SyncOfAnUnknownPodIsIgnored(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		pod := newPod("a")
 		b.sync.set("sync", func(context.Context, podworker.Turn) (bool, error) { return true, nil })
 		b.update(podworker.Sync, pod)
 		require.Empty(t, b.sync.log())
-		require.Equal(t, []string{"nobody has created the pod"}, b.ignored)
+		require.Equal(t, []string{"the pod was never created"}, b.ignored)
 
 		b.update(podworker.Create, pod)
 		require.Equal(t, []string{"sync a", "terminating a", "terminated a"}, b.sync.log())
@@ -76,7 +76,7 @@ func TestASyncDoesNotBeginAPod(t *testing.T) {
 	})
 }
 
-func TestContentOfAnEvictedPodCanGoAtOnce(t *testing.T) {
+func TestShouldPodContentBeRemoved_EvictedPod(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.fail("terminating", errors.New("no"))
 		b.update(podworker.Create, newPod("a"))
@@ -85,7 +85,7 @@ func TestContentOfAnEvictedPodCanGoAtOnce(t *testing.T) {
 	})
 }
 
-func TestSweepsEndOrphansAndForgetThemWhenFinished(t *testing.T) {
+func TestSyncKnownPods_TerminatesOrphansAndForgetsFinishedOnes(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		a, c := newPod("a"), newPod("c")
 		b.update(podworker.Create, a)
@@ -110,7 +110,7 @@ func TestSweepsEndOrphansAndForgetThemWhenFinished(t *testing.T) {
 	})
 }
 
-func TestASweepDoesNotHurryATurnUnderWay(t *testing.T) {
+func TestSyncKnownPods_DoesNotCancelARunningSync(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.update(podworker.Create, newPod("a"))
 		b.sync.hang("terminating")
@@ -122,7 +122,7 @@ func TestASweepDoesNotHurryATurnUnderWay(t *testing.T) {
 	})
 }
 
-func TestADesiredPodThatIsEndingAndNotDesiredAnyMore(t *testing.T) {
+func TestSyncKnownPods_TerminatingPodBecomesOrphan(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		pod := newPod("a")
 		b.update(podworker.Create, pod)
@@ -134,7 +134,7 @@ func TestADesiredPodThatIsEndingAndNotDesiredAnyMore(t *testing.T) {
 	})
 }
 
-func TestAFinishedPodStaysKnownWhileItIsDesired(t *testing.T) {
+func TestSyncKnownPods_FinishedPodStaysKnownWhileDesired(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		pod := newPod("a")
 		b.update(podworker.Create, pod)
@@ -145,7 +145,7 @@ func TestAFinishedPodStaysKnownWhileItIsDesired(t *testing.T) {
 	})
 }
 
-func TestSweepsOfNothingNewAllocateNothing(t *testing.T) {
+func TestSyncKnownPods_NoChangesAllocateNothing(t *testing.T) {
 	b := newBed(t)
 	all := manyPods(500)
 	for _, pod := range all {
@@ -156,9 +156,9 @@ func TestSweepsOfNothingNewAllocateNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { b.SyncKnownPods(source) }))
 }
 
-// The list of what is desired takes time to make. What comes up meanwhile must
-// not be ended because the list is older.
-func TestASweepDoesNotEndWhatCameUpSinceItsListWasMade(t *testing.T) {
+// Computing the desired pods takes time. Pods that are added meanwhile must not
+// be terminated because the list is older.
+func TestSyncKnownPods_PodNewerThanTheListIsNotTerminated(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		old := newPod("old")
 		b.update(podworker.Create, old)
@@ -176,8 +176,8 @@ func TestASweepDoesNotEndWhatCameUpSinceItsListWasMade(t *testing.T) {
 	})
 }
 
-// A view of the runtime is no wish for the pod.
-func TestASweepCountsARuntimePodThatCameUpMeanwhileAsAnOrphan(t *testing.T) {
+// A pod that is only in the runtime is not desired.
+func TestSyncKnownPods_NewRuntimePodIsAnOrphan(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.hang("runtime")
 		known := b.SyncKnownPods(func() []*corev1.Pod {
@@ -188,7 +188,7 @@ func TestASweepCountsARuntimePodThatCameUpMeanwhileAsAnOrphan(t *testing.T) {
 	})
 }
 
-func TestAPodThatWasAskedForAgainWhileItEndedIsRestartedOnce(t *testing.T) {
+func TestSyncKnownPods_PodCreatedAgainWhileTerminatingRestartsOnce(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		gate := make(chan struct{})
 		b.sync.set("terminating", func(context.Context, podworker.Turn) (bool, error) { <-gate; return false, nil })
@@ -213,7 +213,7 @@ func TestAPodThatWasAskedForAgainWhileItEndedIsRestartedOnce(t *testing.T) {
 	})
 }
 
-func TestKnownPodsAreThoseOfNow(t *testing.T) {
+func TestKnownPods_AreCurrent(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		require.Empty(t, b.KnownPods())
 		b.update(podworker.Create, newPod("a"))
@@ -228,7 +228,8 @@ func TestKnownPodsAreThoseOfNow(t *testing.T) {
 	})
 }
 
-// A caller that keeps track of pods itself has one forgotten, which may begin anew then.
+// A caller that keeps track of pods itself can have one forgotten and created
+// again.
 func TestForget(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		pod := newPod("a")

@@ -22,8 +22,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// judge is a Syncer that fails, hangs and acts at random, and checks what must
-// hold whenever it is called:
+// judge is a Syncer that fails, hangs and acts at random, and checks these
+// invariants in each call:
 //
 //   - at most one turn per UID at a time (I4)
 //   - phases only forward, from one forgetting to the next (I3)
@@ -75,7 +75,7 @@ func (j *judge) turn(ctx context.Context, t podworker.Turn, phase podworker.Phas
 	return what == 4 && phase == podworker.Syncing, err
 }
 
-// plan draws what a turn does and how long that takes.
+// plan chooses at random what a sync does and how long that takes.
 func (j *judge) plan() (what int, lasts time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -166,8 +166,8 @@ func (c relisted) GetNewerThan(ctx context.Context, uid types.UID, t time.Time) 
 	return s, err
 }
 
-// Updates, kills, evictions, views of the runtime, sweeps, and pods that come back
-// under their UID or their name, in any order and on top of each other; every
+// Updates, kills, evictions, runtime statuses, SyncKnownPods, and pods that are
+// created again with the same UID or name, in any order and concurrently; every
 // fourth agent restarts its Workers all the time.
 func TestRandomLives(t *testing.T) {
 	for seed := range uint64(200) {
@@ -260,12 +260,12 @@ func randomLives(t *testing.T, seed uint64) {
 		}
 		time.Sleep(time.Duration(rng.IntN(4000)) * time.Millisecond)
 	}
-	// Every kill reports (I6), and once: there is room for one report, and a second
-	// one would hang in the mutex.
+	// Every kill reports exactly once (I6): the channel is buffered for one
+	// report, and a second one would block while the mutex is held.
 	kills.Wait()
 	require.Equal(t, asked, reported)
 
-	// When all calms down and nobody wants anything, nothing is left (I8).
+	// At the end no pod is desired, and nothing is left (I8).
 	close(j.calm)
 	for uid := range podUIDs() {
 		w.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: newPod(uid), Kill: podworker.KillOptions{Grace: new(time.Second)}})
@@ -279,7 +279,8 @@ func randomLives(t *testing.T, seed uint64) {
 	require.Empty(t, j.started, "seed %d", seed)
 }
 
-// sweep tells the workers what is desired, and creates what they forgot.
+// sweep calls SyncKnownPods with the desired pods, and creates the forgotten
+// ones.
 func sweep(w *podworker.Workers, j *judge, desired map[types.UID]*corev1.Pod) {
 	all := listed(desired)
 	known := w.SyncKnownPods(func() []*corev1.Pod { return all })
@@ -291,7 +292,7 @@ func sweep(w *podworker.Workers, j *judge, desired map[types.UID]*corev1.Pod) {
 	}
 }
 
-// listed returns the pods in an order that is always the same.
+// listed returns the pods in a fixed order.
 func listed(desired map[types.UID]*corev1.Pod) (all []*corev1.Pod) {
 	for _, uid := range slices.Sorted(maps.Keys(desired)) {
 		all = append(all, desired[uid])
@@ -299,7 +300,7 @@ func listed(desired map[types.UID]*corev1.Pod) (all []*corev1.Pod) {
 	return all
 }
 
-// forget has the pods that are not known any more begin anew.
+// forget resets the checks for pods that are not known any more.
 func (j *judge) forget(known map[types.UID]podworker.Known) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

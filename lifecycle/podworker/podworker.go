@@ -17,83 +17,84 @@ import (
 )
 
 var (
-	// ErrRunning says that the Workers are running already.
+	// ErrRunning means that Run was called while it is running.
 	ErrRunning = errors.New("already running")
-	// ErrStopped says that the Workers stopped before the pod had ended. It was
-	// told to end: it does when they run again.
+	// ErrStopped means that Run returned before the pod had ended. The pod will
+	// be terminated when Run is called again.
 	ErrStopped = errors.New("the pod workers have stopped")
 )
 
-// Workers bring pods through their lives: one turn of one pod at a time, many
-// pods at once. Make them with [New]; all methods may be called by any number of
-// goroutines, and Run by one.
+// Workers run the life cycle of pods: one sync of one pod at a time, and many
+// pods concurrently. Create them with [New]. All methods except Run may be
+// called by any number of goroutines.
 type Workers struct {
 	cfg  Config
-	loop *loop.Loop // starts workers that are due
+	loop *loop.Loop // starts due workers
 
-	mu    sync.Mutex
-	pods  map[types.UID]*worker
-	queue queue
-	wake  time.Time // when the loop looks at the queue by itself
-	gate  gate
-	// synced says that SyncKnownPods was called: an unknown pod is not wanted.
+	mu     sync.Mutex
+	pods   map[types.UID]*worker
+	queue  queue
+	wake   time.Time // when the loop wakes up by itself
+	static staticQueue
+	// synced: SyncKnownPods was called, so an unknown pod is not desired.
 	synced bool
-	// sweep counts the calls of SyncKnownPods, and known is what the last one
-	// returned if nothing has changed since.
+	// sweep counts the calls of SyncKnownPods. known is the result of the last
+	// one if nothing has changed since.
 	sweep uint64
 	known map[types.UID]Known
-	// updates counts the updates with a pod's spec.
+	// updates counts the updates that have a pod.
 	updates uint64
-	// past is when forgotten pods had ended, for two sweeps: one that begins anew
-	// must not take what is left of its last life for the beginning of this one.
+	// past holds when forgotten pods had ended, for two calls of SyncKnownPods.
+	// A pod that is created again must not start with a status of its previous
+	// life.
 	past map[types.UID]life
-	// run is the context of Run, nil while it does not run, and stopped says
-	// that it has returned.
+	// run is the context of Run, nil while it does not run. stopped: Run has
+	// returned.
 	run     context.Context
 	stopped bool
-	turns   sync.WaitGroup // the goroutines of workers; added to only while open
+	syncs   sync.WaitGroup // the goroutines of workers; only added to while open
 }
 
-// worker is one pod. It has a goroutine only while it works.
+// worker is the record of one pod. It has a goroutine only during a sync.
 type worker struct {
 	state
 
 	uid  types.UID
 	name string // the full name of a static pod, else empty
-	// The next turn needs a status that was taken at since or later, which is 1 ns
-	// after the end of the last turn. lastErr is the error of the last turn.
+	// The next sync needs a status that is at least as new as since, which is 1
+	// ns after the end of the last sync. lastErr is the error of the last sync.
 	since   time.Time
 	lastErr error
 
-	deadline *lifecycle.Deadline // nil before the first terminating turn
+	deadline *lifecycle.Deadline // nil before the first terminating sync
 	resumed  bool                // it was being deleted when it became known
-	follows  atomic.Bool         // whoever takes the turn under way follows the deadline
+	follows  atomic.Bool         // the running sync uses the deadline
 
-	working bool               // it has a goroutine
-	cancel  context.CancelFunc // cancels the turn under way, nil if there is none
-	due     time.Time          // when it is to be looked at again
-	place   int                // in the queue
-	desired uint64             // the last sweep that wanted it
-	updated uint64             // its last update with a spec, as Workers counts them
+	working    bool               // it has a goroutine
+	cancel     context.CancelFunc // cancels the running sync, nil if no sync runs
+	due        time.Time          // when the next sync is due
+	queueIndex int                // index in the queue
+	desired    uint64             // the last sweep that listed it as desired
+	updated    uint64             // number of its last update with a pod
 
-	moves   []movement // that the observer is still to be told of
-	telling bool       // somebody is at it
+	moves     []movement // not yet reported to the observer
+	notifying bool       // a goroutine is reporting moves
 }
 
-// movement is one step of a pod to another phase.
+// movement is a change of a pod's phase.
 type movement struct {
 	pod   *corev1.Pod
 	phase Phase
 }
 
-// life is kept of a forgotten pod: its worker's since, for the case that the pod comes
-// back, and the sweep in or after which it was forgotten.
+// life is kept for a forgotten pod in case it is created again: its worker's
+// since, and the sweep in or after which it was forgotten.
 type life struct {
 	since time.Time
 	sweep uint64
 }
 
-// New returns Workers that know no pod and do nothing until [Workers.Run]. The
+// New returns Workers without pods that do nothing until [Workers.Run]. The
 // error reports every problem with cfg.
 func New(cfg Config) (*Workers, error) {
 	if err := cfg.Validate(); err != nil {
@@ -101,18 +102,19 @@ func New(cfg Config) (*Workers, error) {
 	}
 	cfg = cfg.withDefaults()
 	return &Workers{
-		cfg:   cfg,
-		loop:  loop.New(cfg.Clock),
-		pods:  map[types.UID]*worker{},
-		past:  map[types.UID]life{},
-		gate:  gate{lines: map[string][]types.UID{}},
-		queue: newQueue(),
+		cfg:    cfg,
+		loop:   loop.New(cfg.Clock),
+		pods:   map[types.UID]*worker{},
+		past:   map[types.UID]life{},
+		static: staticQueue{queues: map[string][]types.UID{}},
+		queue:  newQueue(),
 	}, nil
 }
 
-// Run works on pods until ctx is done, then cancels all turns, waits for them,
-// and returns nil. Who waits in [Workers.KillPod] gets [ErrStopped]. A second Run
-// beside the first returns [ErrRunning]; one after it goes on where that ended.
+// Run syncs pods until ctx is done. Then it cancels all syncs, waits for them,
+// and returns nil. Callers that wait in [Workers.KillPod] get [ErrStopped]. A
+// second Run during the first returns [ErrRunning]; a Run after it continues
+// where that one ended.
 func (w *Workers) Run(ctx context.Context) error {
 	w.mu.Lock()
 	if w.run != nil {
@@ -130,7 +132,7 @@ func (w *Workers) Run(ctx context.Context) error {
 	w.mu.Lock()
 	w.stopped = true
 	w.mu.Unlock()
-	w.turns.Wait() // nobody adds to it any more: ctx is done, and start looks at that
+	w.syncs.Wait() // nothing is added any more: ctx is done, and start checks that
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.run = nil
@@ -141,10 +143,11 @@ func (w *Workers) Run(ctx context.Context) error {
 	return err
 }
 
-// idle is how long the loop sleeps when no pod is due. It is woken before that.
+// idle is how long the loop sleeps if no pod is due. It can be woken earlier.
 const idle = time.Hour
 
-// startDue starts the workers that are due and returns when the next one is.
+// startDue starts the due workers and returns the time until the next one is
+// due.
 func (w *Workers) startDue(context.Context) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,15 +158,15 @@ func (w *Workers) startDue(context.Context) time.Duration {
 			return wait
 		}
 		w.queue.Remove(p)
-		p.wanted = true
+		p.pending = true
 		w.start(p)
 	}
 	w.wake = now.Add(idle)
 	return idle
 }
 
-// schedule has p looked at again at the given time, unless something wants it
-// before.
+// schedule schedules p's next sync for the given time, unless something starts
+// it earlier.
 func (w *Workers) schedule(p *worker, due time.Time) {
 	w.queue.set(p, due)
 	if due.Before(w.wake) {
@@ -172,36 +175,35 @@ func (w *Workers) schedule(p *worker, due time.Time) {
 	}
 }
 
-// start runs p's next turn if one is due and none is under way.
+// start runs p's next sync if one is due and none is running.
 func (w *Workers) start(p *worker) {
-	if !w.open() || p.working || !p.wanted || w.blocked(p) {
+	if !w.open() || p.working || !p.pending || w.blocked(p) {
 		return
 	}
 	p.working = true
-	w.turns.Go(func() { w.work(p) })
+	w.syncs.Go(func() { w.work(p) })
 }
 
-// open says whether turns may begin. A cancelled Run is closed before it returns:
-// turns that begin then would fail at once, again and again.
+// open reports whether syncs may start. When Run's ctx is done, no sync may
+// start: it would fail at once, again and again.
 func (w *Workers) open() bool { return w.run != nil && w.run.Err() == nil }
 
-// blocked says whether p must wait for another static pod of its name. What ends
-// never waits.
+// blocked reports whether p must wait for another static pod of its name.
+// Terminating pods never wait.
 func (w *Workers) blocked(p *worker) bool {
-	return p.phase == Syncing && p.name != "" && w.gate.behind(p.name, p.uid)
+	return p.phase == Syncing && p.name != "" && w.static.waits(p.name, p.uid)
 }
 
-// UpdatePod tells the pod's worker what is new. It never waits for work: the
-// newest update counts, and those before it that no turn has taken yet are
-// passed over, but what ends a pod ends it for good.
+// UpdatePod passes an update to the pod's worker. It does not wait for the
+// worker: only the newest update counts, and earlier ones that no sync has used
+// yet are skipped. But an update that terminates a pod always takes effect.
 //
-// An update that makes no sense (no pod, no UID, an unknown type), one for a pod
-// that has ended and a Sync of a pod that is not known are ignored: see
-// [Observer.Ignored].
+// An invalid update (no pod, no UID, an unknown type), an update of a pod that
+// has ended, and a Sync of an unknown pod are ignored: see [Observer.Ignored].
 func (w *Workers) UpdatePod(u Update) { w.update(u, nil) }
 
-// runs reports whether anything of the pod may run, which it may where the runtime
-// could not say or was not asked yet.
+// runs reports whether containers of the pod may run. It returns true if the
+// runtime returned an error or was not queried yet.
 func (w *Workers) runs(uid types.UID) bool {
 	if !w.cfg.Cache.Known(uid) {
 		return true
@@ -210,8 +212,8 @@ func (w *Workers) runs(uid types.UID) bool {
 	return err != nil || s != nil && s.Running()
 }
 
-// update hands u to its worker and sees to what follows. Done, if not nil, is
-// told when the pod has ended.
+// update applies u to the pod's record and starts what follows from it. done,
+// if not nil, is notified when the pod has ended.
 func (w *Workers) update(u Update, done chan<- error) {
 	uid := u.uid()
 	runs := w.mayRun(u)
@@ -230,7 +232,7 @@ func (w *Workers) update(u Update, done chan<- error) {
 		p.updated = w.updates
 	}
 	before, described := p.phase, p.pod != nil
-	next, e := decide(p.state, u, done, facts{known: known, runs: runs, behind: p.name != "" && w.gate.behind(p.name, uid)})
+	next, e := decide(p.state, u, done, facts{known: known, runs: runs, waits: p.name != "" && w.static.waits(p.name, uid)})
 	p.state = next
 	if e.ignored == "" {
 		if !known {
@@ -239,25 +241,25 @@ func (w *Workers) update(u Update, done chan<- error) {
 		if described != (p.pod != nil) {
 			w.known = nil
 		}
-		w.follow(p, before, e)
+		w.applyEffects(p, before, e)
 	} else {
 		w.report(e.report, nil)
 	}
-	untold := len(p.moves) > 0
+	hasMoves := len(p.moves) > 0
 	w.mu.Unlock()
 
 	if e.ignored != "" {
 		w.cfg.Observer.Ignored(u, e.ignored)
 	}
-	if untold {
-		w.tell(p)
+	if hasMoves {
+		w.notifyMoves(p)
 	}
 }
 
-// mayRun says whether the runtime shows something of the pod that may run. It is
-// asked only where that counts: about a pod that ended before this agent began, a
-// static one that may never have started, and one that is killed. A pod without a
-// spec came from there.
+// mayRun reports whether containers of the pod may run. The cache is queried
+// only if the answer matters: for a pod that ended before this agent started,
+// for a static pod, which may never have started, and for a pod that is killed.
+// A pod without a spec comes from the runtime.
 func (w *Workers) mayRun(u Update) bool {
 	if u.Pod == nil {
 		return true
@@ -277,18 +279,18 @@ func (u Update) uid() types.UID {
 	}
 }
 
-// add makes p known.
+// add adds p to the known pods.
 func (w *Workers) add(p *worker) {
 	w.pods[p.uid], w.known = p, nil
 	if p.name != "" && p.phase < Terminated {
-		w.gate.enter(p.name, p.uid)
+		w.static.add(p.name, p.uid)
 	}
 }
 
-// follow does what a decision about p asks for beside the new state.
-func (w *Workers) follow(p *worker, before Phase, e effects) {
+// applyEffects carries out the effects of a decision about p.
+func (w *Workers) applyEffects(p *worker, before Phase, e effects) {
 	if p.phase != before {
-		w.moved(p)
+		w.recordMove(p)
 	}
 	if w.stopped {
 		w.report(p.waiters, ErrStopped)
@@ -308,40 +310,41 @@ func (w *Workers) follow(p *worker, before Phase, e effects) {
 	w.start(p)
 }
 
-// moved notes that p has reached its phase.
-func (w *Workers) moved(p *worker) {
+// recordMove records that p has reached its phase.
+func (w *Workers) recordMove(p *worker) {
 	w.known = nil
 	p.moves = append(p.moves, movement{p.pod, p.phase})
 }
 
-// tell has the observer told of what was noted. Without a lock held, only one
-// teller at a time keeps the order.
-func (w *Workers) tell(p *worker) {
+// notifyMoves calls the observer for the recorded phase changes. It holds no lock
+// during the call; only one goroutine at a time does this, which preserves the
+// order.
+func (w *Workers) notifyMoves(p *worker) {
 	w.mu.Lock()
-	for !p.telling && len(p.moves) > 0 {
+	for !p.notifying && len(p.moves) > 0 {
 		m := p.moves[0]
-		p.moves, p.telling = p.moves[1:], true
+		p.moves, p.notifying = p.moves[1:], true
 		w.mu.Unlock()
 		w.cfg.Observer.Moved(p.uid, m.pod, m.phase)
 		w.mu.Lock()
-		p.telling = false
+		p.notifying = false
 	}
 	w.mu.Unlock()
 }
 
-// leave takes p out of the queue and its place in line, and lets the next one in.
+// leave removes p from the queues, and starts the next static pod of its name.
 func (w *Workers) leave(p *worker) {
 	w.queue.Remove(p)
 	if p.name == "" {
 		return
 	}
-	w.gate.leave(p.name, p.uid)
-	if first, ok := w.gate.first(p.name); ok {
+	w.static.remove(p.name, p.uid)
+	if first, ok := w.static.first(p.name); ok {
 		w.start(w.pods[first])
 	}
 }
 
-// report tells everybody who waits how it ended. Each channel has room for that.
+// report notifies all waiters. Each channel is buffered for that.
 func (w *Workers) report(waiters []chan<- error, err error) {
 	for _, c := range waiters {
 		c <- err

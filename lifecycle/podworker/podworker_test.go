@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-func TestAPodsWholeLife(t *testing.T) {
+func TestWorkers_WholeLifeOfAPod(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		pod := newPod("a")
 		b.update(podworker.Create, pod)
@@ -42,7 +42,7 @@ func TestAPodsWholeLife(t *testing.T) {
 	})
 }
 
-func TestWhatEndsAPod(t *testing.T) {
+func TestUpdatePod_UpdatesThatTerminate(t *testing.T) {
 	for name, end := range map[string]func(*bed){
 		"kill":                 func(b *bed) { b.update(podworker.Kill, newPod("a")) },
 		"deletion":             func(b *bed) { b.update(podworker.Change, newPod("a", deleted(3))) },
@@ -72,7 +72,7 @@ func TestWhatEndsAPod(t *testing.T) {
 	}
 }
 
-func TestTheNewestUpdateCounts(t *testing.T) {
+func TestUpdatePod_NewestUpdateCounts(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		gate := make(chan struct{})
 		b.sync.set("sync", func(context.Context, podworker.Turn) (bool, error) { <-gate; return false, nil })
@@ -100,7 +100,7 @@ func TestManyPodsInParallel(t *testing.T) {
 	})
 }
 
-func TestResyncAndRetry(t *testing.T) {
+func TestSync_ResyncAndRetry(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.update(podworker.Create, newPod("a"))
 		b.sync.log()
@@ -127,7 +127,7 @@ func TestResyncAndRetry(t *testing.T) {
 	})
 }
 
-func TestAnUpdateDoesNotPutOffTheResync(t *testing.T) {
+func TestUpdatePod_DoesNotDelayTheResync(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.update(podworker.Create, newPod("a"))
 		b.update(podworker.Create, newPod("b"))
@@ -141,7 +141,7 @@ func TestAnUpdateDoesNotPutOffTheResync(t *testing.T) {
 	})
 }
 
-func TestATurnIsCancelledWhenThePodEnds(t *testing.T) {
+func TestSync_CancelledWhenThePodTerminates(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.hang("sync")
 		b.update(podworker.Create, newPod("a"))
@@ -152,7 +152,7 @@ func TestATurnIsCancelledWhenThePodEnds(t *testing.T) {
 	})
 }
 
-func TestAShorterGraceCancelsTheTurnAndALongerOneDoesNot(t *testing.T) {
+func TestKillPod_ShorterGraceCancelsTheSync(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.hang("terminating")
 		pod := newPod("a")
@@ -175,7 +175,7 @@ func TestAShorterGraceCancelsTheTurnAndALongerOneDoesNot(t *testing.T) {
 	})
 }
 
-func TestAKilledPodIsNotRevivedByAnUpdate(t *testing.T) {
+func TestUpdatePod_DoesNotReviveAKilledPod(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.fail("terminating", errors.New("no"))
 		b.update(podworker.Create, newPod("a"))
@@ -188,7 +188,7 @@ func TestAKilledPodIsNotRevivedByAnUpdate(t *testing.T) {
 	})
 }
 
-func TestStatusFunctionOfTheLastKillCounts(t *testing.T) {
+func TestKillPod_LastStatusFnCounts(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.hang("terminating")
 		b.update(podworker.Create, newPod("a"))
@@ -206,7 +206,7 @@ func TestStatusFunctionOfTheLastKillCounts(t *testing.T) {
 	})
 }
 
-func TestAPodThatEndedBeforeTheAgentBegan(t *testing.T) {
+func TestUpdatePod_PodEndedBeforeTheAgentStarted(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		done := newPod("a", phase(corev1.PodSucceeded))
 		b.update(podworker.Create, done)
@@ -218,8 +218,8 @@ func TestAPodThatEndedBeforeTheAgentBegan(t *testing.T) {
 	})
 }
 
-// An inspection that failed proves nothing: what may run is stopped.
-func TestAPodThatEndedBeforeTheAgentBeganAndCannotBeInspected(t *testing.T) {
+// A failed inspection proves nothing: a pod that may run is stopped.
+func TestUpdatePod_PodEndedBeforeTheAgentStartedAndCannotBeInspected(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.SyncKnownPods(desired())
 		b.cache.set(func(c *instant) { c.err = errors.New("cannot inspect") })
@@ -234,7 +234,7 @@ func TestAPodThatEndedBeforeTheAgentBeganAndCannotBeInspected(t *testing.T) {
 	})
 }
 
-func TestPodsThatOnlyTheRuntimeKnows(t *testing.T) {
+func TestKillOrphans_RuntimeOnlyPods(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		s := running("a")
 		b.UpdatePod(podworker.Update{Type: podworker.Kill, Running: s, Kill: podworker.KillOptions{Grace: new(time.Minute)}})
@@ -253,7 +253,7 @@ func TestPodsThatOnlyTheRuntimeKnows(t *testing.T) {
 		require.Equal(t, map[types.UID]podworker.Known{"a": {Phase: podworker.Terminating, Orphan: true}}, known)
 		synctest.Wait() // the sweep gave it another try
 
-		// Its spec turns up after all: then it ends like any other.
+		// Its spec arrives later: then it ends like any other.
 		b.sync.set("runtime", nil)
 		b.sync.log()
 		b.update(podworker.Change, newPod("a"))
@@ -262,7 +262,7 @@ func TestPodsThatOnlyTheRuntimeKnows(t *testing.T) {
 	})
 }
 
-func TestARunningViewIsIgnoredBesideASpec(t *testing.T) {
+func TestUpdatePod_RunningIsIgnoredIfPodIsSet(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.UpdatePod(podworker.Update{Type: podworker.Create, Pod: newPod("a"), Running: running("a")})
 		synctest.Wait()
@@ -270,7 +270,7 @@ func TestARunningViewIsIgnoredBesideASpec(t *testing.T) {
 	})
 }
 
-func TestUpdatesThatMakeNoSense(t *testing.T) {
+func TestUpdatePod_InvalidUpdatesAreIgnored(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.UpdatePod(podworker.Update{Type: podworker.Create})
 		b.UpdatePod(podworker.Update{Type: podworker.Sync, Running: running("a")})
@@ -285,7 +285,7 @@ func TestUpdatesThatMakeNoSense(t *testing.T) {
 	})
 }
 
-func TestSameUIDAgain(t *testing.T) {
+func TestUpdatePod_SameUIDAgain(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		pod := newPod("a")
 		b.update(podworker.Create, pod)
@@ -305,8 +305,9 @@ func TestSameUIDAgain(t *testing.T) {
 	})
 }
 
-// Whoever kills a pod and its worker both tell the observer, without a lock.
-func TestMovesAreToldInOrder(t *testing.T) {
+// The caller of KillPod and the pod's worker both call the observer, without a
+// lock.
+func TestObserver_MovedIsCalledInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []podworker.Phase
 		w, err := podworker.New(podworker.Config{
@@ -326,9 +327,9 @@ func TestMovesAreToldInOrder(t *testing.T) {
 	})
 }
 
-// A turn that is asked for between the end of the last one and the return of its
-// goroutine takes the place of the one that was due.
-func TestATurnReplacesTheOneThatWasDue(t *testing.T) {
+// A sync that is requested between the end of the previous one and the return
+// of its goroutine replaces the one that was due.
+func TestSync_ReplacesTheDueSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &syncer{on: map[string]func(context.Context, podworker.Turn) (bool, error){}}
 		var w *podworker.Workers
@@ -353,7 +354,7 @@ func TestATurnReplacesTheOneThatWasDue(t *testing.T) {
 	})
 }
 
-func TestAfterSyncFollowsWhatActed(t *testing.T) {
+func TestAfterSync_CalledIfTheSyncActed(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.update(podworker.Create, newPod("a"))
 		require.Empty(t, b.after)
@@ -367,7 +368,7 @@ func TestAfterSyncFollowsWhatActed(t *testing.T) {
 	})
 }
 
-// The Syncer has had the cache refreshed after its last change.
+// The Syncer has refreshed the cache after its last change.
 func TestAfterSync_RefreshedTurn(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		var refreshed time.Time
@@ -411,8 +412,8 @@ func TestNamesOfTypesAndPhases(t *testing.T) {
 	}
 }
 
-// TestAShorterGraceMovesTheDeadlineOfWhoFollowsIt: the turn goes on.
-func TestAShorterGraceMovesTheDeadlineOfWhoFollowsIt(t *testing.T) {
+// TestDeadline_ShorterGraceMovesItDuringASync: the sync is not cancelled.
+func TestDeadline_ShorterGraceMovesItDuringASync(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		var deadlines []*lifecycle.Deadline
 		b.sync.set("terminating", func(ctx context.Context, turn podworker.Turn) (bool, error) {
@@ -445,8 +446,8 @@ func TestAShorterGraceMovesTheDeadlineOfWhoFollowsIt(t *testing.T) {
 	})
 }
 
-// TestAPodThatWasBeingDeletedDoesNotBeginItsGraceAnew after a restart of the agent.
-func TestAPodThatWasBeingDeletedDoesNotBeginItsGraceAnew(t *testing.T) {
+// TestDeadline_PodAlreadyBeingDeletedKeepsItsGracePeriod after a restart of the agent.
+func TestDeadline_PodAlreadyBeingDeletedKeepsItsGracePeriod(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		var left time.Duration
 		b.sync.set("terminating", func(_ context.Context, turn podworker.Turn) (bool, error) {
@@ -460,7 +461,7 @@ func TestAPodThatWasBeingDeletedDoesNotBeginItsGraceAnew(t *testing.T) {
 	})
 }
 
-func TestTheFirstTurnOfAPodIsToldApart(t *testing.T) {
+func TestTurnInfo_FirstIsSetForTheFirstSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		pod := newPod("a")

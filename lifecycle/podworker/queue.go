@@ -6,18 +6,18 @@ import (
 	"github.com/kubeparts/kubeparts/internal/priority"
 )
 
-// queue holds idle workers by when they are due, the earliest first. A worker is
-// in it once or not at all.
+// queue holds idle workers ordered by due time, the earliest first. A worker is
+// in it at most once.
 type queue struct{ priority.Queue[worker] }
 
 func newQueue() queue {
 	return queue{priority.Queue[worker]{
 		Before: func(a, b *worker) bool { return a.due.Before(b.due) },
-		Place:  func(w *worker) *int { return &w.place },
+		Place:  func(w *worker) *int { return &w.queueIndex },
 	}}
 }
 
-// set puts p into the queue, or moves it there.
+// set adds p to the queue, or moves it.
 func (q *queue) set(p *worker, due time.Time) {
 	p.due = due
 	q.Put(p)

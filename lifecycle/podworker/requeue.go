@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// RetryError says when a turn that failed is worth repeating. A [Syncer] may
-// join several, and wrap them; the earliest time counts. A time beyond
-// [Config.ResyncPeriod] is cut to that, so that nothing is forgotten; one that
-// has passed means after [Config.TransientPeriod], so that nothing spins. If other
-// errors are joined beside it, the turn is repeated no later than after
-// [Config.BackoffPeriod].
+// RetryError names the time at which a failed sync should be repeated. A
+// [Syncer] may join several, and wrap them; the earliest time counts. A time
+// later than [Config.ResyncPeriod] is reduced to that. A time that has passed
+// means [Config.TransientPeriod], so that the worker does not loop without a
+// delay. If other errors are joined beside it, the sync is repeated no later
+// than after [Config.BackoffPeriod].
 type RetryError struct {
-	// At is when to try again. It needs the clock of the Workers' Config.
+	// At is the time of the next try, on the clock of the Workers' Config.
 	At time.Time
-	// Err is what failed. It may be nil.
+	// Err is the error. It may be nil.
 	Err error
 }
 
 // Error implements error.
 func (e *RetryError) Error() string {
 	if e.Err == nil {
-		return "try again at " + e.At.Format(time.RFC3339)
+		return "retry at " + e.At.Format(time.RFC3339)
 	}
 	return e.Err.Error()
 }
@@ -29,11 +29,12 @@ func (e *RetryError) Error() string {
 // Unwrap returns Err.
 func (e *RetryError) Unwrap() error { return e.Err }
 
-// TransientError says that a turn failed for a reason that passes by itself in
-// a moment: the node's network is not ready yet. The turn is repeated after
-// [Config.TransientPeriod], whatever errors are joined beside it.
+// TransientError means that a sync failed for a reason that will disappear by
+// itself soon, for example because the node's network is not ready yet. The
+// sync is repeated after [Config.TransientPeriod], whatever errors are joined
+// beside it.
 type TransientError struct {
-	// Err is what failed. It may be nil.
+	// Err is the error. It may be nil.
 	Err error
 }
 
@@ -48,14 +49,14 @@ func (e *TransientError) Error() string {
 // Unwrap returns Err.
 func (e *TransientError) Unwrap() error { return e.Err }
 
-// periods are the delays between turns before jitter.
+// periods are the delays between syncs before jitter.
 type periods struct {
 	resync, backoff, transient time.Duration
 }
 
-// delay returns how long after now the next turn is due, after one that left the
-// pod in its phase and ended in err. Jitter, from 0 to 1, prolongs every delay by
-// up to half, but for a time that was asked for: spread comes with it already.
+// delay returns the time from now until the next sync is due, after a sync that
+// left the pod in its phase and returned err. jitter, from 0 to 1, prolongs
+// every delay by up to half, except for a time that a RetryError requested.
 func (p periods) delay(err error, now time.Time, jitter float64) time.Duration {
 	spread := func(d time.Duration) time.Duration {
 		return d + min(time.Duration(jitter/2*float64(d)), math.MaxInt64-d)
@@ -63,7 +64,7 @@ func (p periods) delay(err error, now time.Time, jitter float64) time.Duration {
 	if err == nil {
 		return spread(p.resync)
 	}
-	var w wishes
+	var w retryRequests
 	w.collect(err)
 	if w.transient {
 		return spread(p.transient)
@@ -82,16 +83,16 @@ func (p periods) delay(err error, now time.Time, jitter float64) time.Duration {
 	return d
 }
 
-// wishes are what the leaves of an error tree ask for.
-type wishes struct {
-	at                      time.Time // the earliest time asked for, if timed
+// retryRequests are the requests of all errors in an error tree.
+type retryRequests struct {
+	at                      time.Time // the earliest requested time, if timed
 	timed, transient, plain bool
 }
 
-// collect walks err and everything joined or wrapped in it. A typed error speaks
-// for all that it wraps.
-func (w *wishes) collect(err error) {
-	switch e := any(err).(type) { // each node on its own: errors.As would find the first only
+// collect walks err and everything joined or wrapped in it. It does not descend
+// into a RetryError or TransientError.
+func (w *retryRequests) collect(err error) {
+	switch e := any(err).(type) { // not errors.As, which would find only the first
 	case *RetryError:
 		if !w.timed || e.At.Before(w.at) {
 			w.at = e.At

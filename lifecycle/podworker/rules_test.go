@@ -51,7 +51,7 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-func TestADelayThatCannotGrowStaysAsItIs(t *testing.T) {
+func TestDelay_DoesNotOverflow(t *testing.T) {
 	t.Parallel()
 	w := podworker.Config{ResyncPeriod: math.MaxInt64, BackoffPeriod: math.MaxInt64, TransientPeriod: math.MaxInt64}
 	for _, err := range []error{nil, errors.New("no"), &podworker.TransientError{}} {
@@ -59,7 +59,7 @@ func TestADelayThatCannotGrowStaysAsItIs(t *testing.T) {
 	}
 }
 
-// wrapper is an error that could wrap another and does not.
+// wrapper is an error whose Unwrap returns nil.
 type wrapper struct{}
 
 func (*wrapper) Error() string { return "no" }
@@ -70,7 +70,7 @@ func TestErrorTexts(t *testing.T) {
 	inner := errors.New("inner")
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	require.EqualError(t, &podworker.RetryError{At: at, Err: inner}, "inner")
-	require.EqualError(t, &podworker.RetryError{At: at}, "try again at 2026-01-01T00:00:00Z")
+	require.EqualError(t, &podworker.RetryError{At: at}, "retry at 2026-01-01T00:00:00Z")
 	require.ErrorIs(t, &podworker.RetryError{Err: inner}, inner)
 	require.EqualError(t, &podworker.TransientError{Err: inner}, "inner")
 	require.EqualError(t, &podworker.TransientError{}, "not ready yet")

@@ -16,49 +16,54 @@ import (
 // The kubelet's texts about a node that shuts down.
 const (
 	// ReasonTerminated and MessageTerminated are in the status of a pod that
-	// [Shutdown] ended.
+	// [Shutdown] terminated.
 	ReasonTerminated  = "Terminated"
 	MessageTerminated = "Pod was terminated in response to imminent node shutdown."
-	// ReasonNodeShutdown and MessageNodeShutdown refuse a pod that comes too late.
+	// ReasonNodeShutdown and MessageNodeShutdown are for pods that are rejected
+	// because the node is shutting down.
 	ReasonNodeShutdown  = "NodeShutdown"
 	MessageNodeShutdown = "Pod was rejected as the node is shutting down."
-	// EventShutdown is the reason of the node's events, MessageShutdown the message of
-	// the event when a shutdown begins, and MessageShutdownCancelled of the event when
-	// the machine has called it off.
+	// EventShutdown is the reason of the node's events. MessageShutdown is the
+	// message of the event when a shutdown begins, MessageShutdownCancelled
+	// that of the event when the machine has cancelled it.
 	EventShutdown            = "Shutdown"
 	MessageShutdown          = "Shutdown manager detected shutdown event"
 	MessageShutdownCancelled = "Shutdown manager detected shutdown cancellation"
 )
 
-// Killer ends pods and returns when nothing of them runs. [Workers] are one.
+// Killer kills pods and returns when nothing of them runs. [Workers] implement
+// it.
 type Killer interface {
 	KillPod(ctx context.Context, pod *corev1.Pod, how KillOptions) error
 }
 
-// EventRecorder records events about objects. client-go's recorder is one.
+// EventRecorder records events about objects. client-go's recorder implements
+// it.
 type EventRecorder interface {
 	Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any)
 }
 
-// ShutdownOptions is what [Shutdown] needs beside a [Killer]. The zero value is
-// fine.
+// ShutdownOptions configures [Shutdown]. The zero value is valid.
 type ShutdownOptions struct {
-	// AwaitVolumes returns when the volumes of the pods are unmounted, or ctx is
-	// done: the stage is not over before. The pods are those of the stage that have
-	// ended; it is not called when the stage's time is over. Optional.
+	// AwaitVolumes returns when the volumes of the pods are unmounted, or when
+	// ctx is done; the stage does not end earlier. The pods are those of the
+	// stage that have ended. It is not called when the stage's time is over.
+	// Optional.
 	AwaitVolumes func(ctx context.Context, pods []*corev1.Pod) error
-	// Flush writes out what is still on its way, such as the statuses of the pods
-	// that have just ended, and returns when that has arrived, or ctx is done. It
-	// is called after every stage. The kubelet waits for no status. Optional.
+	// Flush writes out pending data, such as the statuses of the pods that have
+	// just ended, and returns when that is done, or when ctx is done. It is
+	// called after every stage. The kubelet does not wait for statuses.
+	// Optional.
 	Flush func(ctx context.Context) error
-	// FlushTimeout is how long one Flush may take, on top of the stage's period.
+	// FlushTimeout limits one call of Flush, in addition to the stage's period.
 	// Default 2 s.
 	FlushTimeout time.Duration
-	// Events records that the shutdown begins, about Node, a Node or a reference to
-	// one; [HoldShutdown] also that it was called off. Both are optional.
+	// Events receives an event about Node, a Node or a reference to one, when
+	// the shutdown begins; [HoldShutdown] also sends one when it was cancelled.
+	// Both are optional.
 	Events EventRecorder
 	Node   runtime.Object
-	// StageEnd is called after each stage with how long it took, without Flush, and
+	// StageEnd is called after each stage with its duration, without Flush, and
 	// its error. Optional.
 	StageEnd func(s Stage, took time.Duration, err error)
 	// Clock is the time source. Default the system clock.
@@ -84,16 +89,17 @@ func (o ShutdownOptions) withDefaults() ShutdownOptions {
 	return o
 }
 
-// Shutdown ends the pods, one stage after the other: see [PlanShutdown]. The pods of
-// a stage end together, each within its grace, and a stage is over when they and
-// their volumes are gone, or its period is. What is left then still ends, but
-// nobody waits for it. Every stage gets its turn, whatever became of those before;
-// the error joins what went wrong. When ctx is done, it returns early.
+// Shutdown terminates the pods, one stage after the other: see [PlanShutdown].
+// The pods of a stage are terminated concurrently, each within its grace
+// period. A stage ends when its pods and their volumes are gone, or when its
+// period is over; pods that are left then are still terminated, but Shutdown
+// does not wait for them. Every stage is carried out, even if an earlier one
+// failed; the error joins all failures. If ctx is done, Shutdown returns early.
 //
-// New pods are the caller's to refuse: see [ReasonNodeShutdown].
+// The caller must reject new pods: see [ReasonNodeShutdown].
 func Shutdown(ctx context.Context, k Killer, stages []Stage, o ShutdownOptions) error {
 	if k == nil {
-		return errors.New("podworker: shutdown needs a Killer")
+		return errors.New("podworker: Shutdown needs a Killer")
 	}
 	o = o.withDefaults()
 	o.event(MessageShutdown)
@@ -116,7 +122,8 @@ func (o ShutdownOptions) event(message string) {
 	}
 }
 
-// end ends the pods of a stage and waits for that, but not longer than it may take.
+// end terminates the pods of a stage and waits for them, but no longer than the
+// stage's period.
 func (o ShutdownOptions) end(ctx context.Context, k Killer, s Stage) error {
 	ctx, stop := within(ctx, o.Clock, s.Period)
 	defer stop()
@@ -140,7 +147,7 @@ func (o ShutdownOptions) end(ctx context.Context, k Killer, s Stage) error {
 		errs = append(errs, o.AwaitVolumes(ctx, ended))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("shutdown of pods from priority %d on: %w", s.Priority, err)
+		return fmt.Errorf("shut down pods of priority %d and above: %w", s.Priority, err)
 	}
 	return nil
 }
@@ -149,12 +156,13 @@ func (o ShutdownOptions) flush(ctx context.Context) error {
 	ctx, stop := within(ctx, o.Clock, o.FlushTimeout)
 	defer stop()
 	if err := o.Flush(ctx); err != nil {
-		return fmt.Errorf("flush: %w", err)
+		return fmt.Errorf("flush statuses before the shutdown: %w", err)
 	}
 	return nil
 }
 
-// shutdownStatus returns what a pod's last status says of why it ended.
+// shutdownStatus returns a function that sets the reason of the shutdown in a
+// pod's last status.
 func shutdownStatus(generation int64, now metav1.Time) func(*corev1.PodStatus) {
 	return func(s *corev1.PodStatus) {
 		if s.Phase != corev1.PodSucceeded {
@@ -169,7 +177,7 @@ func shutdownStatus(generation int64, now metav1.Time) func(*corev1.PodStatus) {
 			Reason:             corev1.PodReasonTerminationByKubelet,
 			Message:            MessageTerminated,
 		}
-		conditions := make([]corev1.PodCondition, 0, len(s.Conditions)+1) // those given may be shared
+		conditions := make([]corev1.PodCondition, 0, len(s.Conditions)+1) // a copy: the original may be shared
 		for _, old := range s.Conditions {
 			if old.Type != c.Type {
 				conditions = append(conditions, old)
@@ -181,8 +189,8 @@ func shutdownStatus(generation int64, now metav1.Time) func(*corev1.PodStatus) {
 	}
 }
 
-// within returns a ctx that is done after d on the given clock too. Its cause is
-// context.DeadlineExceeded then. Stop releases it.
+// within returns a ctx that is also done after d on the given clock; its cause
+// is then context.DeadlineExceeded. The caller must call stop.
 func within(ctx context.Context, c clock.Clock, d time.Duration) (limited context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := c.NewTimer(d)

@@ -19,7 +19,8 @@ import (
 
 var _ podworker.Killer = (*podworker.Workers)(nil)
 
-// twoStages are an ordinary pod for 20 s and a critical one for 10 s.
+// twoStages returns a stage of 20 s with an ordinary pod and one of 10 s with a
+// critical pod.
 func twoStages() []podworker.Stage {
 	c := podworker.ShutdownConfig{ShutdownGracePeriod: 30 * time.Second, ShutdownGracePeriodCriticalPods: 10 * time.Second}
 	return podworker.PlanShutdown([]*corev1.Pod{
@@ -27,14 +28,14 @@ func twoStages() []podworker.Stage {
 	}, c.GracePeriods(), 0)
 }
 
-// The nodes events are recorded about.
+// events records the node's events.
 type events []string
 
 func (e *events) Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any) {
 	*e = append(*e, fmt.Sprintf("%T %s %s ", object, eventtype, reason)+fmt.Sprintf(messageFmt, args...))
 }
 
-func TestShutdownEndsCriticalPodsLast(t *testing.T) {
+func TestShutdown_CriticalPodsLast(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		for _, s := range twoStages() {
 			b.update(podworker.Create, s.Pods[0].Pod)
@@ -70,7 +71,7 @@ func TestShutdownEndsCriticalPodsLast(t *testing.T) {
 	})
 }
 
-func TestAStageThatTakesTooLongDoesNotHoldUpTheNextOne(t *testing.T) {
+func TestShutdown_SlowStageDoesNotDelayTheNext(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.set("terminating", func(ctx context.Context, turn podworker.Turn) (bool, error) {
 			if turn.Pod.Name == "a" {
@@ -80,7 +81,7 @@ func TestAStageThatTakesTooLongDoesNotHoldUpTheNextOne(t *testing.T) {
 		})
 		began := time.Now()
 		err := podworker.Shutdown(b.t.Context(), b, twoStages(), podworker.ShutdownOptions{})
-		require.EqualError(t, err, "shutdown of pods from priority 0 on: kill pod ns/a: context deadline exceeded")
+		require.EqualError(t, err, "shut down pods of priority 0 and above: kill pod ns/a: context deadline exceeded")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 20*time.Second, time.Since(began))
 		require.True(t, b.IsPodTerminationRequested("a"), "it still ends")
@@ -88,8 +89,8 @@ func TestAStageThatTakesTooLongDoesNotHoldUpTheNextOne(t *testing.T) {
 	})
 }
 
-// A stage that has no time at all has its pods told to end all the same.
-func TestAStageWithoutTimeTellsItsPodsToEnd(t *testing.T) {
+// The pods of a stage without time are killed all the same.
+func TestShutdown_StageWithoutTimeStillKillsItsPods(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.hang("terminating")
 		stages := podworker.PlanShutdown([]*corev1.Pod{newPod("a")}, []podworker.ShutdownGracePeriodByPodPriority{{}}, 0)
@@ -100,7 +101,7 @@ func TestAStageWithoutTimeTellsItsPodsToEnd(t *testing.T) {
 	})
 }
 
-func TestVolumesThatStayMountedCostTheirStageOnly(t *testing.T) {
+func TestShutdown_MountedVolumesDelayOnlyTheirStage(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		began, waited := time.Now(), 0
 		err := podworker.Shutdown(b.t.Context(), b, twoStages(), podworker.ShutdownOptions{
@@ -110,15 +111,16 @@ func TestVolumesThatStayMountedCostTheirStageOnly(t *testing.T) {
 				return fmt.Errorf("busy: %w", context.Cause(ctx))
 			},
 		})
-		require.EqualError(t, err, "shutdown of pods from priority 0 on: busy: context deadline exceeded\n"+
-			"shutdown of pods from priority 2000000000 on: busy: context deadline exceeded")
+		require.EqualError(t, err, "shut down pods of priority 0 and above: busy: context deadline exceeded\n"+
+			"shut down pods of priority 2000000000 and above: busy: context deadline exceeded")
 		require.Equal(t, 30*time.Second, time.Since(began))
 		require.Equal(t, 2, waited)
 	})
 }
 
-// A pod that could not be ended must not have the others' volumes torn away.
-func TestVolumesOfWhatHasEndedAreAwaitedBesideWhatHasNot(t *testing.T) {
+// The volumes of other pods must not be unmounted because of a pod that could
+// not be killed.
+func TestShutdown_WaitsForVolumesOfEndedPods(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		stages := podworker.PlanShutdown([]*corev1.Pod{newPod(""), newPod("a")},
 			[]podworker.ShutdownGracePeriodByPodPriority{{GracePeriod: 10 * time.Second}}, 0)
@@ -129,24 +131,24 @@ func TestVolumesOfWhatHasEndedAreAwaitedBesideWhatHasNot(t *testing.T) {
 				return errors.New("busy")
 			},
 		})
-		require.EqualError(t, err, "shutdown of pods from priority 0 on: podworker: kill needs a pod with a UID\nbusy")
+		require.EqualError(t, err, "shut down pods of priority 0 and above: podworker: KillPod needs a pod with a UID\nbusy")
 		require.Len(t, awaited, 1)
 		require.Equal(t, types.UID("a"), awaited[0].UID)
 	})
 }
 
-func TestAFlushThatHangsIsGivenUp(t *testing.T) {
+func TestShutdown_FlushThatHangsTimesOut(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		began := time.Now()
 		err := podworker.Shutdown(b.t.Context(), b, twoStages(), podworker.ShutdownOptions{
 			Flush: func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) },
 		})
-		require.EqualError(t, err, "flush: context deadline exceeded\nflush: context deadline exceeded")
+		require.EqualError(t, err, "flush statuses before the shutdown: context deadline exceeded\nflush statuses before the shutdown: context deadline exceeded")
 		require.Equal(t, 4*time.Second, time.Since(began))
 	})
 }
 
-func TestAShutdownOfHoles(t *testing.T) {
+func TestShutdown_NilPodsAndEmptyStages(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		require.Error(t, podworker.Shutdown(b.t.Context(), nil, twoStages(), podworker.ShutdownOptions{}))
 		holes := []podworker.Stage{{}, {Period: time.Second, Pods: []podworker.StagePod{{}, {Pod: newPod("a")}}}}
@@ -156,7 +158,7 @@ func TestAShutdownOfHoles(t *testing.T) {
 }
 
 // The kubelet notices only after it has killed all pods.
-func TestAShutdownThatIsCalledOffStops(t *testing.T) {
+func TestShutdown_CancelledStops(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.hang("terminating")
 		ctx, cancel := context.WithCancelCause(b.t.Context())
@@ -170,7 +172,7 @@ func TestAShutdownThatIsCalledOffStops(t *testing.T) {
 	})
 }
 
-func TestStatusOfAPodThatEndedWithItsNode(t *testing.T) {
+func TestShutdown_StatusOfAPod(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		pod := newPod("a", func(p *corev1.Pod) { p.Generation = 3 })
 		stages := podworker.PlanShutdown([]*corev1.Pod{pod}, []podworker.ShutdownGracePeriodByPodPriority{{GracePeriod: time.Second}}, 0)
@@ -210,7 +212,7 @@ func TestTextsAreTheKubelets(t *testing.T) {
 	require.Equal(t, "Shutdown manager detected shutdown cancellation", podworker.MessageShutdownCancelled)
 }
 
-// logind is an Inhibitor in the hands of the test.
+// logind is an Inhibitor that the test controls.
 type logind struct {
 	shutdown, cancel chan error
 	taken            int
@@ -303,7 +305,7 @@ func TestHoldShutdown(t *testing.T) {
 	t.Run("a machine that does not wait", func(t *testing.T) {
 		in := &logind{impatient: true, shutdown: make(chan error, 1)}
 		err := podworker.HoldShutdown(t.Context(), in, 30*time.Second, podworker.ShutdownOptions{}, nil)
-		require.EqualError(t, err, "inhibit the shutdown of the machine: it does not wait; 30s are needed")
+		require.EqualError(t, err, "inhibit the shutdown of the machine: the machine does not wait, but 30s are needed")
 		require.Equal(t, 1, in.released)
 		in.shutdown <- broken
 		err = podworker.HoldShutdown(t.Context(), in, 0, podworker.ShutdownOptions{}, nil)

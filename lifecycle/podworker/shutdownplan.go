@@ -17,26 +17,27 @@ import (
 // [ShutdownConfig.ShutdownGracePeriodCriticalPods]: that of system-cluster-critical.
 const CriticalPriority = podspec.SystemCriticalPriority
 
-// ShutdownGracePeriodByPodPriority is a bucket of pods, and the kubelet's option of
-// that name: the pods from this priority up to that of the next bucket. Those
-// below the lowest bucket are in it too.
+// ShutdownGracePeriodByPodPriority is an entry of the kubelet's option of that
+// name. It applies to the pods from this priority up to that of the next entry.
+// The lowest entry also applies to pods below it.
 type ShutdownGracePeriodByPodPriority struct {
-	// Priority is the lowest in the bucket.
+	// Priority is the lowest priority of the entry.
 	Priority int32
-	// GracePeriod is what its pods may take to end, in whole seconds.
+	// GracePeriod is how long its pods may take to end, in whole seconds.
 	GracePeriod time.Duration
 }
 
-// ShutdownConfig has the kubelet's options for the graceful shutdown of a node.
-// The zero value means none.
+// ShutdownConfig holds the kubelet's options for the graceful shutdown of a
+// node. The zero value disables it.
 type ShutdownConfig struct {
-	// ShutdownGracePeriod is what all pods may take, critical ones included.
+	// ShutdownGracePeriod is the time for all pods, including critical ones.
 	ShutdownGracePeriod time.Duration
-	// ShutdownGracePeriodCriticalPods is the part of it that is kept for critical
-	// pods, which end last. If it is 0, they are told to end and not waited for.
+	// ShutdownGracePeriodCriticalPods is the part of it that is reserved for
+	// critical pods, which end last. If it is 0, they are killed without
+	// waiting for them.
 	ShutdownGracePeriodCriticalPods time.Duration
-	// ShutdownGracePeriodByPodPriority says it all, bucket by bucket, and excludes
-	// the other two.
+	// ShutdownGracePeriodByPodPriority has a time for each priority, and
+	// excludes the other two options.
 	ShutdownGracePeriodByPodPriority []ShutdownGracePeriodByPodPriority
 }
 
@@ -59,7 +60,7 @@ func (c ShutdownConfig) Validate() error {
 			c.ShutdownGracePeriodCriticalPods, c.ShutdownGracePeriod))
 	}
 	if len(c.ShutdownGracePeriodByPodPriority) > 0 && (c.ShutdownGracePeriod != 0 || c.ShutdownGracePeriodCriticalPods != 0) {
-		errs = append(errs, errors.New("field ShutdownGracePeriodByPodPriority excludes ShutdownGracePeriod and ShutdownGracePeriodCriticalPods"))
+		errs = append(errs, errors.New("field ShutdownGracePeriodByPodPriority must not be set together with ShutdownGracePeriod or ShutdownGracePeriodCriticalPods"))
 	}
 	seen := map[int32]bool{}
 	for i, b := range c.ShutdownGracePeriodByPodPriority {
@@ -67,15 +68,15 @@ func (c ShutdownConfig) Validate() error {
 			errs = append(errs, fmt.Errorf("field ShutdownGracePeriodByPodPriority[%d]: %v is not a number of whole seconds", i, b.GracePeriod))
 		}
 		if seen[b.Priority] {
-			errs = append(errs, fmt.Errorf("field ShutdownGracePeriodByPodPriority[%d]: priority %d is there before", i, b.Priority))
+			errs = append(errs, fmt.Errorf("field ShutdownGracePeriodByPodPriority[%d]: priority %d is used twice", i, b.Priority))
 		}
 		seen[b.Priority] = true
 	}
 	return errors.Join(errs...)
 }
 
-// GracePeriods returns the buckets for [PlanShutdown], nil if there is no graceful
-// shutdown.
+// GracePeriods returns the entries for [PlanShutdown], nil if graceful shutdown
+// is disabled.
 func (c ShutdownConfig) GracePeriods() []ShutdownGracePeriodByPodPriority {
 	if len(c.ShutdownGracePeriodByPodPriority) > 0 {
 		return slices.Clone(c.ShutdownGracePeriodByPodPriority)
@@ -89,8 +90,8 @@ func (c ShutdownConfig) GracePeriods() []ShutdownGracePeriodByPodPriority {
 	}
 }
 
-// Total returns what all stages may take, one after the other: what to ask an
-// [Inhibitor] for.
+// Total returns the time for all stages together, which should be requested
+// from an [Inhibitor].
 func (c ShutdownConfig) Total() (total time.Duration) {
 	for _, b := range c.GracePeriods() {
 		total += b.GracePeriod
@@ -98,30 +99,31 @@ func (c ShutdownConfig) Total() (total time.Duration) {
 	return total
 }
 
-// Stage is the pods of one bucket, which end together.
+// Stage is a group of pods that are terminated together.
 type Stage struct {
-	// Priority is that of the bucket.
+	// Priority is the lowest priority of the stage.
 	Priority int32
-	// Period is the longest that the stage may take.
+	// Period is the longest time that the stage may take.
 	Period time.Duration
-	// Pods are the pods of the stage, in the order in which they were given.
+	// Pods are the pods of the stage, in the order of the argument of
+	// PlanShutdown.
 	Pods []StagePod
 }
 
 // StagePod is a pod of a [Stage].
 type StagePod struct {
-	// Pod is shared with who made the plan.
+	// Pod is shared with the caller of PlanShutdown.
 	Pod *corev1.Pod
-	// Grace is what the pod may take to end: the period of its stage, or what its
-	// spec says if that is less.
+	// Grace is the pod's grace period: the period of its stage, or that of its
+	// spec if it is shorter.
 	Grace time.Duration
 }
 
-// PlanShutdown returns in which order the pods end when the node shuts down: by
-// bucket, the lowest priority first, without the buckets that have no pod. If
-// total, unless it is 0, is less than what the stages may take together, the first
-// ones give up theirs for the last ones, which are those of critical pods. It
-// modifies nothing. Without buckets there is no stage.
+// PlanShutdown returns the stages in which the pods are terminated when the
+// node shuts down: the lowest priority first, without stages that have no pod.
+// If total is not 0 and is less than the time for all stages together, the
+// first stages lose their time in favour of the last ones, which are those of
+// critical pods. It modifies nothing. It returns nil if periods is empty.
 func PlanShutdown(pods []*corev1.Pod, periods []ShutdownGracePeriodByPodPriority, total time.Duration) []Stage {
 	if len(periods) == 0 {
 		return nil
@@ -152,7 +154,8 @@ func PlanShutdown(pods []*corev1.Pod, periods []ShutdownGracePeriodByPodPriority
 	return stages
 }
 
-// bucket returns the highest stage that is not above the priority, or the lowest.
+// bucket returns the highest stage whose priority is not above the given one,
+// or the lowest stage.
 func bucket(stages []Stage, priority int32) *Stage {
 	found := &stages[0]
 	for i := range stages {
@@ -163,7 +166,8 @@ func bucket(stages []Stage, priority int32) *Stage {
 	return found
 }
 
-// shorten takes what the stages have together down to total, from the first on.
+// shorten reduces the periods of the stages to total, starting with the first
+// stage.
 func shorten(stages []Stage, total time.Duration) {
 	for i := len(stages) - 1; i >= 0; i-- {
 		stages[i].Period = min(stages[i].Period, total)

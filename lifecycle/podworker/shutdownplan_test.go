@@ -26,8 +26,8 @@ func grace(seconds int64) func(*corev1.Pod) {
 
 func noGrace(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = nil }
 
-// show writes a plan down: the priority and period of each stage, and the name and
-// grace of its pods.
+// show formats a plan: the priority and period of each stage, and the name and
+// grace period of its pods.
 func show(stages []podworker.Stage) string {
 	var lines []string
 	for _, s := range stages {
@@ -83,8 +83,8 @@ func TestPlanShutdown(t *testing.T) {
 	}
 }
 
-// Every pod is in one stage, stages rise, no pod outlives its stage, and all of
-// them fit into the total.
+// Every pod is in one stage, stages have rising priorities, no grace period
+// exceeds that of its stage, and all stages fit into the total.
 func TestRandomShutdownPlans(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -159,7 +159,7 @@ func TestShutdownConfig(t *testing.T) {
 			"ShutdownGracePeriodCriticalPods: 1m0s is more than ShutdownGracePeriod, 1s",
 		}},
 		{"both ways", config{ShutdownGracePeriod: time.Second, ShutdownGracePeriodByPodPriority: []bucket{{0, 1}, {0, -1}}}, 0, nil, []string{
-			"excludes", "[0]: 1ns is not a number of whole seconds", "[1]: -1ns is not", "[1]: priority 0 is there before",
+			"must not be set together with", "[0]: 1ns is not a number of whole seconds", "[1]: -1ns is not", "[1]: priority 0 is used twice",
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

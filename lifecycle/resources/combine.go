@@ -9,11 +9,12 @@ import (
 	"slices"
 )
 
-// Combine returns a function that calls Container of every ledger, in their order, and
-// merges the Injections. It fits podrunner.Config.Inject. An error names its ledger. If two
-// ledgers set CPUs, Mems, or the same device path, CDI device, variable, mount path,
-// annotation or resource, the error names both and the thing. Every ledger is called even
-// after an error, and the Injection beside an error has what is not in conflict.
+// Combine returns a function that calls Container of every ledger, in order,
+// and merges the Injections. It can be used as podrunner.Config.Inject. An
+// error names its ledger. If two ledgers set CPUs, Mems, or the same device
+// path, CDI device, variable, mount path, annotation or resource, the error
+// names both ledgers and the conflict. Every ledger is called even after an
+// error. With an error, the Injection has everything that is not in conflict.
 func Combine[L Ledger](ledgers ...L) func(context.Context, ContainerRequest) (Injection, error) {
 	ledgers = slices.Clone(ledgers)
 	return func(ctx context.Context, r ContainerRequest) (Injection, error) {
@@ -31,7 +32,8 @@ func Combine[L Ledger](ledgers ...L) func(context.Context, ContainerRequest) (In
 	}
 }
 
-// merger merges Injections. owners has the index of the ledger that has set a thing.
+// merger merges Injections. owners has the index of the ledger that has set a
+// thing.
 type merger struct {
 	out    Injection
 	owners map[string]int
@@ -39,7 +41,7 @@ type merger struct {
 	errs   []error
 }
 
-// add merges what the ledger of that index has returned.
+// add merges the Injection of the ledger with that index.
 func (m *merger) add(ledger int, in Injection) {
 	m.list("CPUs", &m.out.CPUs, in.CPUs, ledger)
 	m.list("Mems", &m.out.Mems, in.Mems, ledger)
@@ -67,8 +69,8 @@ func (m *merger) add(ledger int, in Injection) {
 	}
 }
 
-// claim reports whether no other ledger has set the thing before; otherwise it records an
-// error.
+// claim reports whether no other ledger has set the thing before; otherwise it
+// records an error.
 func (m *merger) claim(ledger int, thing string) bool {
 	owner, claimed := m.owners[thing]
 	if claimed && owner != ledger {
@@ -79,7 +81,8 @@ func (m *merger) claim(ledger int, thing string) bool {
 	return true
 }
 
-// list merges a list of CPUs or of memory nodes. In a conflict none is right.
+// list merges a list of CPUs or of memory nodes. In a conflict the result is
+// empty.
 func (m *merger) list(thing string, out *string, value string, ledger int) {
 	switch {
 	case value == "":

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// gives is a ledger of which only Name and Container are called.
+// gives is a ledger that implements only Name and Container.
 type gives struct {
 	resources.Ledger
 

@@ -17,8 +17,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// pinning gives Guaranteed pods CPUs of their own. All other pods share the rest, of which
-// one CPU always stays.
+// pinning gives Guaranteed pods exclusive CPUs. All other pods share the rest,
+// of which one CPU is always kept.
 type pinning struct {
 	mu     sync.Mutex
 	shared cpuset.CPUSet
@@ -79,7 +79,8 @@ func (p *pinning) Release(pod types.UID) {
 	delete(p.own, pod)
 }
 
-// An allocator that pins Guaranteed pods to CPUs, and knows them again after a restart.
+// An allocator that pins Guaranteed pods to CPUs, and recognizes them after a
+// restart.
 func ExampleAllocator() {
 	ctx := context.Background()
 	p := &pinning{shared: cpuset.New(0, 1, 2, 3), own: map[types.UID]cpuset.CPUSet{}}

@@ -11,8 +11,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/volumes"
 )
 
-// A refresh that changes nothing only reads. The figure to beat is 1.4 ms for 100
-// files; the kubelet does it for each volume every minute or so.
+// A refresh without changes only reads. Target: 1.4 ms for 100 files; the
+// kubelet does it for each volume about every minute.
 func BenchmarkRefresh(b *testing.B) {
 	for _, files := range []int{1, 100} {
 		data := map[string]string{}
@@ -38,8 +38,8 @@ func BenchmarkRefresh(b *testing.B) {
 	}
 }
 
-// The table of mounts is read twice for a pod's end: 1 ms for 1,000 mounts is the
-// figure to beat.
+// The mount table is read twice for the termination of a pod. Target: 1 ms for
+// 1,000 mounts.
 func BenchmarkParseMountInfo(b *testing.B) {
 	var text strings.Builder
 	for i := range 1000 {

@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// builtIn returns the types of volumes that need nothing but this node, under the
-// kubelet's names.
+// builtIn returns the plugins for the volume types that need no storage system,
+// with the kubelet's names.
 func builtIn(cfg *Config) []Plugin {
 	shows := func(name string, kept medium) contents {
 		return contents{local: local{name: name, cfg: cfg}, kept: kept}
@@ -29,7 +29,7 @@ func builtIn(cfg *Config) []Plugin {
 	}
 }
 
-// local is what the built-in types have in common.
+// local is the common part of the built-in types.
 type local struct {
 	name string
 	cfg  *Config
@@ -38,25 +38,28 @@ type local struct {
 // Name implements [Plugin].
 func (l local) Name() string { return l.name }
 
-// TearDown implements [Plugin]. The manager unmounts and removes Dir, which is all there is.
+// TearDown implements [Plugin]. The manager unmounts and removes Dir, so there
+// is nothing to do.
 func (local) TearDown(context.Context, Ref) error { return nil }
 
 // Usage implements [Plugin].
 func (local) Usage(context.Context, Ref) (*Usage, error) { return nil, nil }
 
-// dir is the volume's folder below the root.
+// dir returns the volume's directory below the root.
 func (l local) dir(r Ref) string { return folderOf(r.PodUID, l.name, r.Volume) }
 
-// unready is the mode of a volume's folder until its owner is set, so that the
-// next attempt sees what was cut short. Programs do set the mode of their folders,
-// 0700 for one, but none to this: nobody could enter. No umask changes it.
+// unready is the mode of a volume's directory until its owner is set, so that
+// the next attempt detects an interrupted one. Containers may set the mode of
+// their directories, but not to this one, which lets nobody enter. It is
+// independent of the umask.
 const unready fs.FileMode = 0o600
 
-// folder makes a volume's folder with the mode and group that it is to have. One that is
-// ready is left as its users made it.
+// folder creates a volume's directory with its mode and group. If it is ready
+// already, it is not changed.
 func (l local) folder(r Request) error { return l.makeFolder(r, nil) }
 
-// memoryFolder is folder with a tmpfs on it, of the system's size if sizeBytes is zero.
+// memoryFolder is folder with a tmpfs, of the system's default size if
+// sizeBytes is zero.
 func (l local) memoryFolder(r Request, sizeBytes int64) error {
 	return l.makeFolder(r, func() error { return l.mountMemory(r, sizeBytes) })
 }
@@ -84,7 +87,7 @@ func (l local) makeFolder(r Request, mount func() error) error {
 	return root.Chmod(dir, modeFor(0o777, true, group))
 }
 
-// mountMemory mounts a tmpfs where there is none yet.
+// mountMemory mounts a tmpfs if none is mounted.
 func (l local) mountMemory(r Request, sizeBytes int64) error {
 	dir := l.dir(r.Ref)
 	if isMountPoint(r.batch.root, dir) {
@@ -94,7 +97,7 @@ func (l local) mountMemory(r Request, sizeBytes int64) error {
 	if err != nil {
 		return fmt.Errorf("list mounts: %w", err)
 	}
-	top, err := filepath.EvalSymlinks(l.cfg.Root) // mounts are listed by their true paths
+	top, err := filepath.EvalSymlinks(l.cfg.Root) // mounts are listed by their resolved paths
 	if err != nil {
 		return err
 	}
@@ -102,15 +105,16 @@ func (l local) mountMemory(r Request, sizeBytes int64) error {
 	if slices.Contains(below(mounts, filepath.ToSlash(at)), filepath.ToSlash(at)) {
 		return nil
 	}
-	// Mounts go by path: a link on the way would lead them elsewhere.
+	// A mount follows links in the path, which would lead it to another place.
 	if real, err := filepath.EvalSymlinks(at); err != nil || real != at {
-		return fmt.Errorf("%s is not a folder of ours", at)
+		return fmt.Errorf("%s is not the volume's directory: a symbolic link is in its path", at)
 	}
 	return l.cfg.Mounter.Tmpfs(at, sizeBytes)
 }
 
-// isMountPoint reports whether a folder is on another device than the folder above it, so
-// that the table of mounts need not be read. Of mounts of the same device it knows nothing.
+// isMountPoint reports whether a directory is on another device than its
+// parent, so that the mount table need not be read. It does not detect mounts
+// of the same device.
 func isMountPoint(root *os.Root, dir string) bool {
 	inside, err := root.Lstat(dir)
 	above, errAbove := root.Lstat(path.Dir(dir))
@@ -124,7 +128,8 @@ func (hostPathPlugin) Supports(_ *corev1.Pod, v *corev1.Volume) (bool, error) {
 	return v.HostPath != nil, nil
 }
 
-// SetUp implements [Plugin]. There is no Dir: nothing is brought up to date or torn down.
+// SetUp implements [Plugin]. There is no Dir, so nothing is updated or torn
+// down.
 func (hostPathPlugin) SetUp(_ context.Context, r Request) (Mount, error) {
 	at, err := hostPath(r.Spec.HostPath)
 	return Mount{Path: at}, err
@@ -132,7 +137,7 @@ func (hostPathPlugin) SetUp(_ context.Context, r Request) (Mount, error) {
 
 type emptyDirPlugin struct{ local }
 
-// Supports implements [Plugin]. A volume that does not say what it is, is an emptyDir.
+// Supports implements [Plugin]. A volume without a source is an emptyDir.
 func (emptyDirPlugin) Supports(_ *corev1.Pod, v *corev1.Volume) (bool, error) {
 	if v.EmptyDir == nil {
 		return v.VolumeSource == corev1.VolumeSource{}, nil
@@ -152,8 +157,8 @@ func (e emptyDirPlugin) SetUp(_ context.Context, r Request) (Mount, error) {
 	return Mount{Path: r.Dir}, e.memoryFolder(r, memorySize(r.Pod, source, e.cfg.allocatable()))
 }
 
-// memorySize bounds a volume in memory by the smallest of its own limit, the pod's
-// and the node's, 0 if there is none of them.
+// memorySize returns the size of a volume in memory: the smallest of its own
+// limit, the pod's and the node's, 0 if none is set.
 func memorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource, allocatable corev1.ResourceList) (size int64) {
 	smaller := func(n int64) {
 		if n > 0 && (size == 0 || n < size) {
@@ -168,8 +173,8 @@ func memorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource, allocatabl
 	return size
 }
 
-// podMemoryLimit is the pod's own limit, or what its containers may use at once,
-// 0 if one of them has no limit.
+// podMemoryLimit returns the pod-level limit, or the sum of the limits of its
+// containers, 0 if one of them has no limit.
 func podMemoryLimit(pod *corev1.Pod) (sum int64) {
 	if r := pod.Spec.Resources; r != nil && r.Limits.Memory().Value() > 0 {
 		return r.Limits.Memory().Value()
@@ -181,8 +186,8 @@ func podMemoryLimit(pod *corev1.Pod) (sum int64) {
 		}
 		sum += limit
 	}
-	// Init containers run before, sidecars beside; a bound that is too wide by
-	// one of them is none too narrow.
+	// Init containers run before the others, but adding their limits only makes
+	// the limit too high, never too low.
 	for i := range pod.Spec.InitContainers {
 		limit := pod.Spec.InitContainers[i].Resources.Limits.Memory().Value()
 		if limit <= 0 {

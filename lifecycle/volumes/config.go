@@ -12,45 +12,47 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// FailedMount is the reason of the kubelet's event on a volume that can't be
+// FailedMount is the reason of the kubelet's event about a volume that can't be
 // mounted.
 const FailedMount = "FailedMount"
 
-// Mounter mounts and unmounts. [NewMounter] makes the system's.
+// Mounter mounts and unmounts. [NewMounter] returns the system's.
 type Mounter interface {
-	// Tmpfs mounts an empty tmpfs with mode 0600 on a folder. Size 0 leaves the
-	// size to the system.
+	// Tmpfs mounts an empty tmpfs with mode 0600 on a directory. Size 0 means
+	// the system's default size.
 	Tmpfs(target string, sizeBytes int64) error
-	// Unmount unmounts what is on target, if anything is, and follows no link there.
+	// Unmount unmounts target. It returns nil if nothing is mounted there, and
+	// does not follow links.
 	Unmount(target string) error
-	// Mounts returns what is mounted, in the order of mounting.
+	// Mounts returns the mounts in the order of mounting.
 	Mounts() ([]MountPoint, error)
 }
 
 // Config configures a [Manager].
 type Config struct {
-	// Root is the folder under which pods' volumes are, the kubelet's
-	// /var/lib/kubelet. It is made if it is missing, and may be a symbolic link.
-	// Required, absolute.
+	// Root is the directory that contains the pods' volumes, the kubelet's
+	// /var/lib/kubelet. It is created if it is missing, and may be a symbolic
+	// link. Required, absolute.
 	Root string
-	// Plugins are asked before the built-in types; the first that supports a volume gets
-	// it. No two plugins have the same name, built-in types included.
+	// Plugins are tried before the built-in types; the first plugin that supports
+	// a volume handles it. Names must be unique, also among the built-in types.
 	Plugins []Plugin
-	// Objects finds ConfigMaps and Secrets. Optional; without it volumes that show them
-	// are refused.
+	// Objects reads ConfigMaps and Secrets. Optional; without it volumes that
+	// need them are rejected.
 	Objects podspec.Objects
-	// Allocatable returns what the node has for pods: what a container without a limit
-	// is told its limit is, and the bound of emptyDir volumes in memory. It is called
-	// for each such volume. Optional; without it resourceFieldRef of an absent limit is
-	// refused.
+	// Allocatable returns the node's allocatable resources. They are the value
+	// of a missing limit in the downward API, and limit emptyDir volumes in
+	// memory. It is called for each such volume. Optional; without it a
+	// resourceFieldRef to a missing limit is rejected.
 	Allocatable func() corev1.ResourceList
-	// Tokens requests tokens of the pod's service account. The request has the audience,
-	// none for the API server's, the lifetime, and the pod as its bound object. Optional;
-	// without it serviceAccountToken is refused.
+	// Tokens requests tokens of the pod's service account. The request has the
+	// audience (none for the API server's), the lifetime, and the pod as its
+	// bound object. Optional; without it serviceAccountToken is rejected.
 	Tokens podspec.TokenFunc
-	// Mounter mounts. Default [NewMounter].
+	// Mounter mounts and unmounts. Default [NewMounter].
 	Mounter Mounter
-	// Clock names the versions of a volume's contents. Default the system clock.
+	// Clock is used for the names of versions of a volume's contents. Default
+	// the system clock.
 	Clock clock.PassiveClock
 }
 
@@ -74,9 +76,9 @@ func (c Config) Validate() error {
 		name := p.Name()
 		switch {
 		case !isElement(folderName(name)) || strings.Contains(name, "~"):
-			errs = append(errs, fmt.Errorf("field Plugins[%d]: %q can't be the name of a plugin", i, name))
+			errs = append(errs, fmt.Errorf("field Plugins[%d]: %q is not a valid plugin name", i, name))
 		case seen[name]:
-			errs = append(errs, fmt.Errorf("field Plugins[%d]: there are several plugins of the name %q", i, name))
+			errs = append(errs, fmt.Errorf("field Plugins[%d]: plugin name %q is used twice", i, name))
 		}
 		seen[name] = true
 	}
@@ -96,13 +98,13 @@ func (c Config) withDefaults() Config {
 
 // An Error is why a volume can't be used.
 type Error struct {
-	// Volume is its name, Type the field that says what it is, as in the API.
+	// Volume is its name, and Type the API field of its source.
 	Volume, Type string
 	// Err is the cause.
 	Err error
 }
 
-// Error is the text of the kubelet's event, whose reason is [FailedMount].
+// Error returns the text of the kubelet's event, whose reason is [FailedMount].
 func (e *Error) Error() string {
 	return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", e.Volume, e.Err)
 }
@@ -110,7 +112,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// allocatable returns what the node has for pods, nothing if that is not known.
+// allocatable returns the node's allocatable resources, nil if they are
+// unknown.
 func (c Config) allocatable() corev1.ResourceList {
 	if c.Allocatable == nil {
 		return nil

@@ -11,16 +11,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// contents is what the types have in common whose files the agent keeps up to date.
+// contents is the common part of the types whose files the agent keeps up to
+// date.
 type contents struct {
 	local
 
-	// kept is where the files are.
+	// kept is where the files are stored.
 	kept medium
 }
 
-// A medium is where a volume's files are. Secrets and what may hold some never touch a
-// disk.
+// A medium is where a volume's files are stored. Secrets, and types that may
+// contain some, are never stored on disk.
 type medium int
 
 const (
@@ -28,8 +29,8 @@ const (
 	inMemory
 )
 
-// show makes the volume ready and has it show what fill adds to the payload.
-func (c contents) show(r Request, fill func(*maker, payload) error) (Mount, error) {
+// setUp sets up the volume with the files that fill adds to the payload.
+func (c contents) setUp(r Request, fill func(*payloadBuilder, payload) error) (Mount, error) {
 	ready := Mount{Path: r.Dir, ReadOnly: true}
 	err := c.fill(r, fill)
 	if err == nil {
@@ -42,10 +43,10 @@ func (c contents) show(r Request, fill func(*maker, payload) error) (Mount, erro
 	return ready, &OutdatedError{Err: err}
 }
 
-func (c contents) fill(r Request, fill func(*maker, payload) error) error {
+func (c contents) fill(r Request, fill func(*payloadBuilder, payload) error) error {
 	p := payload{}
-	// Before the folder: what can't be had leaves nothing behind.
-	if err := fill(&maker{Request: r, allocatable: c.cfg.allocatable()}, p); err != nil {
+	// Before the directory is created, so that a failure leaves nothing behind.
+	if err := fill(&payloadBuilder{Request: r, allocatable: c.cfg.allocatable()}, p); err != nil {
 		return err
 	}
 	if err := p.validate(); err != nil {
@@ -63,8 +64,8 @@ func (c contents) fill(r Request, fill func(*maker, payload) error) error {
 	return c.write(r.batch.root, r.Pod, c.dir(r.Ref), p)
 }
 
-// isFilled reports whether a volume shows a version of its contents. The link to
-// it exists only where SetUp was done, after its tmpfs.
+// isFilled reports whether a volume has a version of its contents. The link to
+// it is created at the end of SetUp, after the tmpfs.
 func isFilled(root *os.Root, dir string) (bool, error) {
 	_, err := root.Readlink(path.Join(dir, dataLink))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -73,7 +74,7 @@ func isFilled(root *os.Root, dir string) (bool, error) {
 	return err == nil, err
 }
 
-// write makes a volume's folder show p.
+// write makes a volume's directory show p.
 func (c contents) write(root *os.Root, pod *corev1.Pod, dir string, p payload) error {
 	volume, err := root.OpenRoot(dir)
 	if err != nil {
@@ -89,7 +90,7 @@ type configMapPlugin struct{ contents }
 // Supports implements [Plugin].
 func (c configMapPlugin) Supports(_ *corev1.Pod, v *corev1.Volume) (bool, error) {
 	if v.ConfigMap != nil && c.cfg.Objects == nil {
-		return false, fmt.Errorf("configmap %q: no ConfigMaps here", v.ConfigMap.Name)
+		return false, fmt.Errorf("configmap %q: ConfigMaps are not available on this node", v.ConfigMap.Name)
 	}
 	return v.ConfigMap != nil, nil
 }
@@ -97,8 +98,8 @@ func (c configMapPlugin) Supports(_ *corev1.Pod, v *corev1.Volume) (bool, error)
 // SetUp implements [Plugin].
 func (c configMapPlugin) SetUp(ctx context.Context, r Request) (Mount, error) {
 	s := r.Spec.ConfigMap
-	return c.show(r, func(m *maker, p payload) error {
-		return m.configMap(ctx, p, s.Name, wish{items: s.Items, mode: modeOr(s.DefaultMode), optional: s.Optional})
+	return c.setUp(r, func(m *payloadBuilder, p payload) error {
+		return m.configMap(ctx, p, s.Name, selection{items: s.Items, mode: modeOr(s.DefaultMode), optional: s.Optional})
 	})
 }
 
@@ -107,7 +108,7 @@ type secretPlugin struct{ contents }
 // Supports implements [Plugin].
 func (c secretPlugin) Supports(_ *corev1.Pod, v *corev1.Volume) (bool, error) {
 	if v.Secret != nil && c.cfg.Objects == nil {
-		return false, fmt.Errorf("secret %q: no Secrets here", v.Secret.SecretName)
+		return false, fmt.Errorf("secret %q: Secrets are not available on this node", v.Secret.SecretName)
 	}
 	return v.Secret != nil, nil
 }
@@ -115,8 +116,8 @@ func (c secretPlugin) Supports(_ *corev1.Pod, v *corev1.Volume) (bool, error) {
 // SetUp implements [Plugin].
 func (c secretPlugin) SetUp(ctx context.Context, r Request) (Mount, error) {
 	s := r.Spec.Secret
-	return c.show(r, func(m *maker, p payload) error {
-		return m.secret(ctx, p, s.SecretName, wish{items: s.Items, mode: modeOr(s.DefaultMode), optional: s.Optional})
+	return c.setUp(r, func(m *payloadBuilder, p payload) error {
+		return m.secret(ctx, p, s.SecretName, selection{items: s.Items, mode: modeOr(s.DefaultMode), optional: s.Optional})
 	})
 }
 
@@ -130,7 +131,7 @@ func (downwardPlugin) Supports(_ *corev1.Pod, v *corev1.Volume) (bool, error) {
 // SetUp implements [Plugin].
 func (c downwardPlugin) SetUp(_ context.Context, r Request) (Mount, error) {
 	s := r.Spec.DownwardAPI
-	return c.show(r, func(m *maker, p payload) error { return m.downward(p, s.Items, modeOr(s.DefaultMode)) })
+	return c.setUp(r, func(m *payloadBuilder, p payload) error { return m.downward(p, s.Items, modeOr(s.DefaultMode)) })
 }
 
 type projectedPlugin struct{ contents }
@@ -146,13 +147,13 @@ func (c projectedPlugin) Supports(_ *corev1.Pod, v *corev1.Volume) (bool, error)
 		problem := ""
 		switch {
 		case s.ConfigMap != nil && c.cfg.Objects == nil:
-			problem = "no ConfigMaps here"
+			problem = "ConfigMaps are not available on this node"
 		case s.Secret != nil && c.cfg.Objects == nil:
-			problem = "no Secrets here"
+			problem = "Secrets are not available on this node"
 		case s.ServiceAccountToken != nil && c.cfg.Tokens == nil:
-			problem = "there are no service accounts here"
+			problem = "service account tokens are not available on this node"
 		case s.ConfigMap == nil && s.Secret == nil && s.DownwardAPI == nil && s.ServiceAccountToken == nil:
-			problem = "a projected source that is not supported here"
+			problem = "this projected source is not supported"
 		default:
 			continue
 		}
@@ -163,5 +164,5 @@ func (c projectedPlugin) Supports(_ *corev1.Pod, v *corev1.Volume) (bool, error)
 
 // SetUp implements [Plugin].
 func (c projectedPlugin) SetUp(ctx context.Context, r Request) (Mount, error) {
-	return c.show(r, func(m *maker, p payload) error { return m.projected(ctx, p, r.Spec.Projected) })
+	return c.setUp(r, func(m *payloadBuilder, p payload) error { return m.projected(ctx, p, r.Spec.Projected) })
 }

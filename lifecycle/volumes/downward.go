@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// fieldValue returns a field that a volume may show of its pod.
+// fieldValue returns the value of a field of the pod for a downwardAPI volume.
 func fieldValue(pod *corev1.Pod, field string) (string, error) {
 	switch field {
 	case "metadata.name":
@@ -36,7 +36,7 @@ func fieldValue(pod *corev1.Pod, field string) (string, error) {
 	return "", fmt.Errorf("unsupported fieldPath: %v", field)
 }
 
-// lines prints a map as the downward API does: sorted, values quoted.
+// lines formats a map as the downward API does: sorted, with quoted values.
 func lines(m map[string]string) string {
 	all := make([]string, 0, len(m))
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -45,8 +45,9 @@ func lines(m map[string]string) string {
 	return strings.Join(all, "\n")
 }
 
-// resourceValue returns a request or limit of one of the pod's containers in units
-// of the divisor, rounded up. A limit that is not set is what the node has.
+// resourceValue returns a request or limit of one of the pod's containers in
+// units of the divisor, rounded up. A missing limit is the node's allocatable
+// amount.
 func resourceValue(pod *corev1.Pod, ref *corev1.ResourceFieldSelector, allocatable corev1.ResourceList) (string, error) {
 	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
 	i := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == ref.ContainerName })
@@ -72,7 +73,7 @@ func resourceValue(pod *corev1.Pod, ref *corev1.ResourceFieldSelector, allocatab
 			limit, ok = allocatable[resourceName]
 		}
 		if !ok && !strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) {
-			return "", fmt.Errorf("container %s has no %s, and the node's allocatable %s is not known", ref.ContainerName, ref.Resource, name)
+			return "", fmt.Errorf("container %s has no %s, and the node's allocatable %s is unknown", ref.ContainerName, ref.Resource, name)
 		}
 		quantity = limit
 	default:
@@ -81,8 +82,8 @@ func resourceValue(pod *corev1.Pod, ref *corev1.ResourceFieldSelector, allocatab
 	return divide(quantity, ref.Divisor, resourceName == corev1.ResourceCPU), nil
 }
 
-// divide returns how often divisor, 1 if it is zero, fits into quantity, rounded
-// up. CPUs count in thousandths.
+// divide returns quantity divided by divisor (1 if it is not positive), rounded
+// up. With milli, both are in thousandths.
 func divide(quantity, divisor resource.Quantity, milli bool) string {
 	if divisor.Sign() <= 0 {
 		divisor = *resource.NewQuantity(1, resource.DecimalSI)

@@ -17,7 +17,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/volumes"
 )
 
-// real is a node that mounts. What a failed test leaves is unmounted.
+// real returns a node with real mounts. Mounts of a failed test are unmounted.
 func real(t *testing.T) *node {
 	t.Helper()
 	require.Zero(t, os.Getuid(), "these tests mount: run them as root")
@@ -68,7 +68,8 @@ func TestE2ETmpfs(t *testing.T) {
 	require.NoDirExists(t, n.root+"/pods/uid-1")
 }
 
-// A bind mount of the host's data in a pod's folder: the mount goes, the data stays.
+// A bind mount of the host's data in a pod's directory: the mount is removed,
+// the data stays.
 func TestE2EBindMount(t *testing.T) {
 	n := real(t)
 	host := t.TempDir()
@@ -84,7 +85,7 @@ func TestE2EBindMount(t *testing.T) {
 	require.NoError(t, unix.Mount("tmpfs", host+"/deep", "tmpfs", 0, ""), "a mount below the bind's source is not below its target")
 	require.NoError(t, unix.Unmount(host+"/deep", 0))
 
-	// One that can't go keeps everything.
+	// A mount that can't be removed keeps all data.
 	held, err := os.Open(target + "/deep/keep")
 	require.NoError(t, err)
 	require.ErrorIs(t, n.Unmount(t.Context(), "uid-1"), unix.EBUSY)

@@ -54,7 +54,8 @@ func Example() {
 	// []
 }
 
-// scratch is a type of volumes: a folder for a csi volume of the driver "scratch".
+// scratch is a volume type: a directory for a csi volume of the driver
+// "scratch".
 type scratch struct{}
 
 func (scratch) Name() string { return "example.com/scratch" }
@@ -87,7 +88,7 @@ func (scratch) TearDown(context.Context, volumes.Ref) error { return nil } // th
 
 func (scratch) Usage(context.Context, volumes.Ref) (*volumes.Usage, error) { return nil, nil }
 
-// An agent has a type of volumes of its own, which is asked before the built-in ones.
+// An agent has its own volume type, which is tried before the built-in ones.
 func ExamplePlugin() {
 	root, err := os.MkdirTemp("", "volumes")
 	if err != nil {

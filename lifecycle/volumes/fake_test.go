@@ -23,12 +23,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// mounter mounts nothing and remembers what it was asked.
+// mounter mounts nothing and records its calls.
 type mounter struct {
 	mu     sync.Mutex
 	mounts []volumes.MountPoint
 	sizes  map[string]int64
-	// stuck are targets that do not go; tmpfsErr and mountsErr fail those calls.
+	// stuck are targets that can't be unmounted; tmpfsErr and mountsErr fail
+	// those calls.
 	stuck               string
 	tmpfsErr, mountsErr error
 	// onUnmount is called with every target.
@@ -116,7 +117,7 @@ func (o *objects) set(name string, data map[string]string) {
 	o.configMaps[name] = &corev1.ConfigMap{Data: data}
 }
 
-// node is a Manager with everything around it.
+// node is a Manager with fakes for everything it uses.
 type node struct {
 	*volumes.Manager
 	root    string
@@ -145,13 +146,13 @@ func newNode(t *testing.T, change func(*volumes.Config)) *node {
 	return n
 }
 
-// Mount is that of the Manager, without which volumes are read-only.
+// Mount calls Manager.Mount and drops the read-only names.
 func (n *node) Mount(ctx context.Context, pod *corev1.Pod) (map[string]string, error) {
 	paths, _, err := n.Manager.Mount(ctx, pod)
 	return paths, err
 }
 
-// podOf is a pod whose container mounts each of the volumes.
+// podOf returns a pod whose container mounts each of the volumes.
 func podOf(all ...corev1.Volume) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -178,7 +179,7 @@ func emptyDir() corev1.VolumeSource {
 	return corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
 }
 
-// in returns what a volume shows: files by path, with their modes.
+// in returns the contents of a volume: files by path, with their modes.
 func in(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

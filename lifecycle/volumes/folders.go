@@ -13,44 +13,45 @@ import (
 	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
-// The kubelet's folders: pods/UID/volumes/PLUGIN/NAME.
+// The kubelet's directories: pods/UID/volumes/PLUGIN/NAME.
 const (
 	podsDir    = "pods"
 	volumesDir = "volumes"
 )
 
-// folderName is what the folder of a plugin's volumes is called, as in the kubelet.
+// folderName returns the name of the directory of a plugin's volumes, as in the
+// kubelet.
 func folderName(plugin string) string { return strings.ReplaceAll(plugin, "/", "~") }
 
-// folderOf is where a volume is below the root.
+// folderOf returns the path of a volume's directory below the root.
 func folderOf(uid types.UID, plugin, volume string) string {
 	return path.Join(podsDir, string(uid), volumesDir, folderName(plugin), volume)
 }
 
-// path returns where a folder below the root is.
+// path returns the absolute path of a directory below the root.
 func (m *Manager) path(dir string) string {
 	return filepath.Join(m.cfg.Root, filepath.FromSlash(dir))
 }
 
-// ref names the volume in a folder below the root.
+// ref returns the Ref of the volume in a directory below the root.
 func (m *Manager) ref(uid types.UID, dir string) Ref {
 	return Ref{PodUID: uid, Volume: path.Base(dir), Dir: m.path(dir)}
 }
 
-// A pluginFolder is the folder of a plugin's volumes in that of a pod.
+// A pluginFolder is the directory of a plugin's volumes in a pod's directory.
 type pluginFolder struct {
 	name    string // of the plugin
 	plugin  Plugin // nil if it is unknown
-	dir     string // below the root
+	dir     string // path below the root
 	isDir   bool
-	volumes []string // their folders below the root
+	volumes []string // their directories below the root
 }
 
-// empty reports whether removing f takes nothing of anybody.
+// empty reports whether f can be removed without removing data.
 func (f pluginFolder) empty() bool { return f.isDir && len(f.volumes) == 0 }
 
-// folders lists a pod's volumes. What is in the place of a folder, a link for one, has
-// none: it may lead to what is not the pod's.
+// folders lists a pod's volumes. A link or file in place of a directory is
+// listed without volumes, because a link may lead out of the pod's directory.
 func (m *Manager) folders(root *os.Root, uid types.UID) (folders []pluginFolder, err error) {
 	pod := path.Join(podsDir, string(uid))
 	if !isFolder(root, pod) {
@@ -80,7 +81,7 @@ func isFolder(root *os.Root, dir string) bool {
 	return err == nil && info.IsDir()
 }
 
-// entries lists a folder. Anything else has no entries.
+// entries lists a directory. It returns nil for anything else.
 func entries(root *os.Root, dir string) ([]fs.DirEntry, error) {
 	if !isFolder(root, dir) {
 		return nil, nil

@@ -9,14 +9,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// SetFSGroup gives a mounted volume and all that is in it to the pod's fsGroup, which may
-// then read it and, unless it is read-only, write to it; new files in folders are the
-// group's, too. Without an fsGroup it does nothing, and with the fsGroupChangePolicy
-// OnRootMismatch nothing if the volume's top folder is right.
+// SetFSGroup changes the group of a mounted volume and of everything in it to
+// the pod's fsGroup. The group may then read it and, unless it is read-only,
+// write to it; new files in its directories belong to the group too. It does
+// nothing without an fsGroup. With the fsGroupChangePolicy OnRootMismatch it
+// does nothing if the volume's top directory is right.
 //
-// As in the kubelet, whether a volume is given to the group is for its plugin to decide:
-// one on a disk usually is, a network share is not. Call it in SetUp when the volume was
-// made, not in each: containers change the modes of their files.
+// As in the kubelet, the plugin decides whether a volume belongs to the group:
+// one on a disk usually does, a network share does not. Call it in SetUp when
+// the volume was created, not in each call, because containers change the modes
+// of their files.
 func SetFSGroup(pod *corev1.Pod, m Mount) (err error) {
 	group := fsGroup(pod)
 	if group == nil {
@@ -41,7 +43,8 @@ func SetFSGroup(pod *corev1.Pod, m Mount) (err error) {
 	if policy != nil && *policy == corev1.FSGroupChangeOnRootMismatch && gid == int(*group) && top.Mode()&folder == folder {
 		return nil
 	}
-	// The top folder is last: it proves to OnRootMismatch that all was done.
+	// The top directory is last, because OnRootMismatch takes it as the proof
+	// that all was done.
 	set := func(name string, info fs.FileInfo) error {
 		if err := root.Lchown(name, -1, int(*group)); err != nil {
 			return err
@@ -50,7 +53,7 @@ func SetFSGroup(pod *corev1.Pod, m Mount) (err error) {
 		case info.IsDir():
 			return root.Chmod(name, info.Mode()|folder)
 		case info.Mode().Type() == fs.ModeSymlink:
-			return nil // its mode is that of what it leads to
+			return nil // a link has no mode of its own
 		default:
 			return root.Chmod(name, info.Mode()|bits)
 		}

@@ -12,9 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// hostPath checks that what a hostPath volume names is of its type, makes it
-// where the type says so, and returns it. Links are followed: the node's paths are
-// its administrator's.
+// hostPath checks that the path of a hostPath volume has the requested type,
+// creates it if the type requires that, and returns it. Links are followed,
+// because the administrator controls the node's paths.
 func hostPath(source *corev1.HostPathVolumeSource) (string, error) {
 	path := source.Path
 	if path == "" {
@@ -23,7 +23,7 @@ func hostPath(source *corev1.HostPathVolumeSource) (string, error) {
 	if slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..") {
 		return "", fmt.Errorf("hostPath: %s must not contain '..'", path)
 	}
-	if !filepath.IsAbs(path) { // it would be looked for, and made, where the agent was started
+	if !filepath.IsAbs(path) { // it would be relative to the agent's working directory
 		return "", fmt.Errorf("hostPath: %s is not an absolute path", path)
 	}
 	if source.Type == nil || *source.Type == corev1.HostPathUnset {
@@ -41,7 +41,7 @@ func hostPath(source *corev1.HostPathVolumeSource) (string, error) {
 		if !errors.Is(err, fs.ErrExist) {
 			return path, err
 		}
-		if info, err = os.Stat(path); err != nil || !is(info.Mode()) { // it has appeared meanwhile
+		if info, err = os.Stat(path); err != nil || !is(info.Mode()) { // it was created meanwhile
 			return "", fmt.Errorf("hostPath type check failed: %s is not a %s", path, name)
 		}
 	case is == nil:
@@ -52,8 +52,8 @@ func hostPath(source *corev1.HostPathVolumeSource) (string, error) {
 	return path, nil
 }
 
-// create makes an empty file where there is nothing. It opens no pipe or device, and
-// makes nothing through a link, that a container has put there meanwhile.
+// create creates an empty file if the path does not exist. It does not open a
+// pipe or device, or follow a link, that a container has created meanwhile.
 func create(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -62,7 +62,8 @@ func create(path string) error {
 	return f.Close()
 }
 
-// expected returns what a type is called, and how to tell it; nil for none.
+// expected returns the name of a type and a function that checks for it; nil if
+// it is invalid.
 func expected(kind corev1.HostPathType) (name string, is func(fs.FileMode) bool) {
 	switch kind {
 	case corev1.HostPathDirectory, corev1.HostPathDirectoryOrCreate:

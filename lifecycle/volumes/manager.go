@@ -20,17 +20,18 @@ import (
 	"github.com/kubeparts/kubeparts/internal/podlock"
 )
 
-// Manager makes the volumes of pods ready by their plugins, and removes them. Make it with
-// [New]; all methods are safe for concurrent use, and one pod's calls wait for each other.
+// Manager mounts and removes the volumes of pods with plugins. Create it with
+// [New]. All methods are safe for concurrent use; calls for one pod wait for
+// each other.
 type Manager struct {
 	cfg      Config
-	plugins  []Plugin          // in the order in which they are asked
-	byFolder map[string]Plugin // by the names of their folders
-	turns    podlock.Locks
+	plugins  []Plugin          // in the order in which they are tried
+	byFolder map[string]Plugin // by the names of their directories
+	locks    podlock.Locks
 }
 
-// New returns a Manager that has done nothing yet. The error reports every problem
-// with cfg.
+// New returns a Manager. It does not touch the node yet. The error reports
+// every problem with cfg.
 func New(cfg Config) (*Manager, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("volumes: invalid config: %w", err)
@@ -43,9 +44,10 @@ func New(cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// Unsupported returns an error that names every volume that the pod's containers use and
-// no plugin can make ready, with its field, or nil. Such a pod is to be refused. Volumes
-// that no container uses are left alone, as in the kubelet.
+// Unsupported returns an error that names every volume that the pod's
+// containers use and that no plugin supports, with its field, or nil. Such a
+// pod must be rejected. Volumes that no container uses are ignored, as in the
+// kubelet.
 func (m *Manager) Unsupported(pod *corev1.Pod) error {
 	_, problems := m.choose(pod)
 	errs := make([]error, 0, len(problems))
@@ -55,11 +57,11 @@ func (m *Manager) Unsupported(pod *corev1.Pod) error {
 	return errors.Join(errs...)
 }
 
-// check refuses pods whose names would be others' folders, and all volumes that
-// are not supported.
+// check rejects pods whose UID is not a valid directory name, and all
+// unsupported volumes.
 func (m *Manager) check(pod *corev1.Pod) (chosen []choice, errs []error) {
 	if pod == nil || !isElement(string(pod.UID)) {
-		return nil, []error{errors.New("volumes: a pod without a valid UID")}
+		return nil, []error{errors.New("volumes: the pod has no valid UID")}
 	}
 	chosen, problems := m.choose(pod)
 	for _, p := range problems {
@@ -75,14 +77,15 @@ type choice struct {
 	plugin Plugin
 }
 
-// A problem is why a volume is refused, and the field of the pod that it is about.
+// A problem is why a volume is rejected, and the field of the pod with the
+// problem.
 type problem struct {
 	*Error
 	field string
 }
 
-// choose finds the plugin of each volume that the pod's containers use, in the spec's
-// order. Image volumes are the runtime's.
+// choose returns the plugin of each volume that the pod's containers use, in
+// spec order. Image volumes are mounted by the runtime.
 func (m *Manager) choose(pod *corev1.Pod) (chosen []choice, problems []problem) {
 	seen := map[string]bool{}
 	for i, v := range used(pod) {
@@ -92,9 +95,9 @@ func (m *Manager) choose(pod *corev1.Pod) (chosen []choice, problems []problem) 
 		var err error
 		switch {
 		case !isElement(v.Name):
-			field, err = at+".name", errors.New("the name is not a volume's")
+			field, err = at+".name", errors.New("the name is not a valid volume name")
 		case seen[v.Name]:
-			field, err = at+".name", errors.New("there are several volumes of this name")
+			field, err = at+".name", errors.New("the pod has several volumes of this name")
 		case strings.Contains(kind, ","):
 			field, err = at, fmt.Errorf("may not specify more than 1 volume type: %s", kind)
 		case v.Image == nil:
@@ -126,13 +129,14 @@ func isElement(name string) bool {
 	return name != "." && fs.ValidPath(name) && !strings.ContainsAny(name, "/\\\x00") && len(name) <= maxName
 }
 
-// kindOf names the API's field that says what a volume is, or several. A volume
-// that does not say is an emptyDir.
+// kindOf returns the API field of a volume's source, or several. A volume
+// without a source is an emptyDir.
 func kindOf(source *corev1.VolumeSource) string {
 	return cmp.Or(fieldsOf(source), "emptyDir")
 }
 
-// fieldsOf names the fields that are set in a part of the API.
+// fieldsOf returns the names of the fields that are set in a part of an API
+// object.
 func fieldsOf(part any) string {
 	data, err := json.Marshal(part)
 	fields := map[string]json.RawMessage{}
@@ -145,8 +149,8 @@ func fieldsOf(part any) string {
 	return strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
 }
 
-// used yields the volumes that containers mount, with their places in the spec. Nothing is
-// done about the others, as with the kubelet.
+// used yields the volumes that containers mount, with their indexes in the
+// spec. Other volumes are ignored, as in the kubelet.
 func used(pod *corev1.Pod) iter.Seq2[int, *corev1.Volume] {
 	names := map[string]bool{}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -168,8 +172,9 @@ func used(pod *corev1.Pod) iter.Seq2[int, *corev1.Volume] {
 	}
 }
 
-// Pods returns the pods that have folders here, sorted. After a restart of the
-// agent, those that are wanted no more can be cleaned up by [Manager.Unmount].
+// Pods returns the pods that have directories here, sorted. After a restart of
+// the agent, those that are not wanted any more can be cleaned up with
+// [Manager.Unmount].
 func (m *Manager) Pods() ([]types.UID, error) {
 	entries, err := os.ReadDir(filepath.Join(m.cfg.Root, podsDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -184,17 +189,17 @@ func (m *Manager) Pods() ([]types.UID, error) {
 	return uids, nil
 }
 
-// enter waits for the pod's turn.
-func (m *Manager) enter(ctx context.Context, uid types.UID) (leave func(), err error) {
-	leave, err = m.turns.Lock(ctx, uid)
+// lock waits for the pod's lock.
+func (m *Manager) lock(ctx context.Context, uid types.UID) (leave func(), err error) {
+	leave, err = m.locks.Lock(ctx, uid)
 	if err != nil {
 		return nil, fmt.Errorf("volumes: wait for another call for pod %s: %w", uid, err)
 	}
 	return leave, nil
 }
 
-// open opens the root. All that is done below goes through it, so that neither
-// names nor links lead out.
+// open opens the root. All access below it goes through os.Root, so that
+// neither names nor links lead out.
 func (m *Manager) open() (*os.Root, error) {
 	if err := os.MkdirAll(m.cfg.Root, 0o750); err != nil {
 		return nil, fmt.Errorf("volumes: %w", err)

@@ -116,7 +116,7 @@ func TestPayloads(t *testing.T) {
 		{name: "a request", source: down(amount("main", "requests.memory", "1Ki")), want: map[string]string{"f": "-rw-r--r-- 0"}},
 		{name: "a limit that is the node's", source: down(amount("init", "limits.memory", "1Gi")), want: map[string]string{"f": "-rw-r--r-- 8"}},
 		{name: "huge pages", source: down(amount("main", "limits.hugepages-2Mi", "1Mi")), want: map[string]string{"f": "-rw-r--r-- 0"}},
-		{name: "a limit that nobody knows", source: down(amount("main", "limits.ephemeral-storage", "")), err: `downwardAPI item "f": container main has no limits.ephemeral-storage, and the node's allocatable ephemeral-storage is not known`},
+		{name: "a limit that nobody knows", source: down(amount("main", "limits.ephemeral-storage", "")), err: `downwardAPI item "f": container main has no limits.ephemeral-storage, and the node's allocatable ephemeral-storage is unknown`},
 		{name: "no such container", source: down(amount("no", "limits.cpu", "")), err: `downwardAPI item "f": container no not found`},
 		{name: "no such resource", source: down(amount("main", "limits.gpu", "")), err: `downwardAPI item "f": unsupported container resource : limits.gpu`},
 		{name: "neither limit nor request", source: down(amount("main", "some.cpu", "")), err: `downwardAPI item "f": unsupported container resource : some.cpu`},
@@ -128,7 +128,7 @@ func TestPayloads(t *testing.T) {
 				"a": "-r-------- web", "b": "-rw-r--r-- 2", "bin": "-rw-r--r-- \x00\x01", "deep/er/pass": "-rw-r--r-- word", "token": "-rw-r--r-- [aud] 600",
 			},
 		},
-		{name: "a source that we don't have", source: projected(corev1.VolumeProjection{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{}}), err: "projected.sources[0].clusterTrustBundle: a projected source that is not supported here"},
+		{name: "a source that we don't have", source: projected(corev1.VolumeProjection{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{}}), err: "projected.sources[0].clusterTrustBundle: this projected source is not supported"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -159,7 +159,7 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingOnTheNode(t *testing.T) {
+func TestMount_MissingOnTheNode(t *testing.T) {
 	token := corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
 		ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"},
 	}}}}
@@ -171,7 +171,7 @@ func TestWhatIsMissingOnTheNode(t *testing.T) {
 		change func(*volumes.Config)
 		err    string
 	}{
-		{"no tokens", token, nil, "projected.sources[0].serviceAccountToken: there are no service accounts here"},
+		{"no tokens", token, nil, "projected.sources[0].serviceAccountToken: service account tokens are not available on this node"},
 		{"a token that is not given", token, func(c *volumes.Config) {
 			c.Tokens = func(_ context.Context, _ *corev1.Pod, r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 				if *r.Spec.ExpirationSeconds != 3600 || r.Spec.Audiences != nil {
@@ -180,8 +180,8 @@ func TestWhatIsMissingOnTheNode(t *testing.T) {
 				return nil, broken
 			}
 		}, "failed to fetch token: broken"},
-		{"no ConfigMaps", configMap("cm"), func(c *volumes.Config) { c.Objects = nil }, `configmap "cm": no ConfigMaps here`},
-		{"no Secrets", secret, func(c *volumes.Config) { c.Objects = nil }, `secret "s": no Secrets here`},
+		{"no ConfigMaps", configMap("cm"), func(c *volumes.Config) { c.Objects = nil }, `configmap "cm": ConfigMaps are not available on this node`},
+		{"no Secrets", secret, func(c *volumes.Config) { c.Objects = nil }, `secret "s": Secrets are not available on this node`},
 		{"nobody knows about ConfigMaps", configMap("cm"), func(c *volumes.Config) { c.Objects = &objects{err: broken} }, "broken"},
 		{"nobody knows about Secrets", secret, func(c *volumes.Config) { c.Objects = &objects{err: broken} }, "broken"},
 		{"a tmpfs that can't be mounted", secret, func(c *volumes.Config) { c.Mounter = &mounter{tmpfsErr: broken} }, "broken"},
@@ -200,8 +200,8 @@ func TestWhatIsMissingOnTheNode(t *testing.T) {
 	}
 }
 
-// Optional is for what is known not to be there.
-func TestOptionalIsNotNotKnown(t *testing.T) {
+// Optional applies to objects that are known not to exist.
+func TestMount_OptionalObjectThatIsUnknown(t *testing.T) {
 	t.Parallel()
 	yes := true
 	n := newNode(t, func(c *volumes.Config) { c.Objects = &objects{err: errors.New("not read yet")} })
@@ -223,16 +223,16 @@ func TestNotSupported(t *testing.T) {
 MountVolume.SetUp failed for volume "nfs" : volume type nfs is not supported
 MountVolume.SetUp failed for volume "huge" : emptyDir with medium HugePages is not supported
 MountVolume.SetUp failed for volume "two" : may not specify more than 1 volume type: emptyDir, hostPath
-MountVolume.SetUp failed for volume ".." : the name is not a volume's
-MountVolume.SetUp failed for volume "a/b" : the name is not a volume's
-MountVolume.SetUp failed for volume "ok" : there are several volumes of this name`)
+MountVolume.SetUp failed for volume ".." : the name is not a valid volume name
+MountVolume.SetUp failed for volume "a/b" : the name is not a valid volume name
+MountVolume.SetUp failed for volume "ok" : the pod has several volumes of this name`)
 	uids, err := n.Pods()
 	require.NoError(t, err)
 	require.Empty(t, uids, "nothing was done")
 	require.Equal(t, "FailedMount", volumes.FailedMount)
 }
 
-func TestUIDsThatAreNone(t *testing.T) {
+func TestManager_InvalidUIDs(t *testing.T) {
 	n := newNode(t, nil)
 	for _, uid := range []string{"", ".", "..", "a/b", `a\b`, "../x", "a\x00", strings.Repeat("u", 256)} {
 		p := podOf()
@@ -246,7 +246,7 @@ func TestUIDsThatAreNone(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestOnlyWhatIsUsedIsMounted(t *testing.T) {
+func TestMount_OnlyUsedVolumes(t *testing.T) {
 	n := newNode(t, nil)
 	p := podOf(vol("main", emptyDir()), vol("default", corev1.VolumeSource{}), vol("image", corev1.VolumeSource{Image: &corev1.ImageVolumeSource{}}))
 	p.Spec.Volumes = append(p.Spec.Volumes, vol("init", emptyDir()), vol("late", emptyDir()), vol("unused", corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}))
@@ -335,9 +335,9 @@ func TestConfigReportsEveryProblem(t *testing.T) {
 	require.NoError(t, l.Unmount(t.Context(), "uid-1"), "where there never was anything")
 }
 
-// What can't be had leaves no folder, so that a pod that never starts needs no
-// cleaning up.
-func TestRefusedVolumesLeaveNothing(t *testing.T) {
+// A failed volume leaves no directory, so that a pod that never starts needs no
+// cleanup.
+func TestMount_RejectedVolumesLeaveNothing(t *testing.T) {
 	n := newNode(t, nil)
 	items := configMap("cm")
 	items.ConfigMap.Items = []corev1.KeyToPath{{Key: "a", Path: "../out"}}
@@ -355,7 +355,8 @@ func TestRefusedVolumesLeaveNothing(t *testing.T) {
 	require.Empty(t, n.mounter.targets())
 }
 
-// A container that crashed starts again while what its volumes show is gone.
+// A container that crashed starts again although the objects of its volumes
+// were deleted.
 func TestMount_ReadyVolumesStayReady(t *testing.T) {
 	n := newNode(t, nil)
 	p := podOf(vol("cm", configMap("cm")), vol("s", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}))
@@ -375,14 +376,15 @@ func TestMount_ReadyVolumesStayReady(t *testing.T) {
 		require.ErrorContains(t, err, `volume "cm" : configmaps "cm" not found`)
 		require.ErrorContains(t, err, `volume "s" : invalid path`)
 	}
-	// One that was never ready fails the pod.
+	// A volume that was never set up fails the pod.
 	p.Spec.Volumes = append(p.Spec.Volumes, vol("new", configMap("cm")))
 	p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "new"})
 	_, err = n.Mount(t.Context(), p)
 	require.EqualError(t, err, `MountVolume.SetUp failed for volume "new" : configmaps "cm" not found`)
 }
 
-// A manifest that names one key or field again and again asks for more than it is long.
+// A manifest that names one key or field many times uses more memory than its
+// length.
 func TestMount_FilesOfAPodAreBounded(t *testing.T) {
 	t.Parallel()
 	const each, most = 1 << 20, volumes.MaxPodBytes >> 20

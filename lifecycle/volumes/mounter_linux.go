@@ -9,14 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NewMounter returns the system's mounts, as this process sees them. Mounting
-// needs CAP_SYS_ADMIN. On other systems than Linux every call fails.
+// NewMounter returns the system's Mounter, for the mount namespace of this
+// process. Mounting needs CAP_SYS_ADMIN. On systems other than Linux every call
+// fails.
 func NewMounter() Mounter { return system{} }
 
 type system struct{}
 
-// Tmpfs mounts one whose pages are not swapped out, where the kernel can do that
-// (Linux 6.4).
+// Tmpfs mounts a tmpfs whose pages are not swapped out if the kernel supports
+// that (Linux 6.4).
 func (system) Tmpfs(target string, sizeBytes int64) error {
 	options := "mode=0600"
 	if sizeBytes > 0 {
@@ -32,7 +33,7 @@ func (system) Tmpfs(target string, sizeBytes int64) error {
 	return nil
 }
 
-// Unmount follows no link. Where nothing is mounted any more it does nothing.
+// Unmount does not follow links. It returns nil if nothing is mounted there.
 func (s system) Unmount(target string) error {
 	err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW)
 	if err == nil {
@@ -40,12 +41,12 @@ func (s system) Unmount(target string) error {
 	}
 	mounts, errList := s.Mounts()
 	if errList == nil && !slices.ContainsFunc(mounts, func(m MountPoint) bool { return m.Target == target }) {
-		return nil // umount(2) has no error of its own for that
+		return nil // umount(2) has no separate error for that
 	}
 	return errors.Join(&os.PathError{Op: "unmount", Path: target, Err: err}, errList)
 }
 
-// Mounts reads the mounts of our own mount namespace.
+// Mounts reads the mounts of this process's mount namespace.
 func (system) Mounts() (mounts []MountPoint, err error) {
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {

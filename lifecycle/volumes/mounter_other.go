@@ -4,8 +4,9 @@ package volumes
 
 import "errors"
 
-// NewMounter returns the system's mounts, as this process sees them. Mounting
-// needs CAP_SYS_ADMIN. On other systems than Linux every call fails.
+// NewMounter returns the system's Mounter, for the mount namespace of this
+// process. Mounting needs CAP_SYS_ADMIN. On systems other than Linux every call
+// fails.
 func NewMounter() Mounter { return system{} }
 
 type system struct{}

@@ -12,17 +12,18 @@ import (
 
 // A MountPoint is one mounted file system.
 type MountPoint struct {
-	// Target is where it is mounted, FSType its type.
+	// Target is the mount point, and FSType the type of the file system.
 	Target, FSType string
 }
 
-// maxMountLine is the longest line that is read, in bytes: the options of one mount can
-// fill a page, and each byte of its paths can take four.
+// maxMountLine is the longest line that is read, in bytes: the options of one
+// mount can fill a page, and each byte of its paths can take four.
 const maxMountLine = 1 << 20
 
-// ParseMountInfo reads a file of the form of /proc/self/mountinfo, described in
-// the kernel's Documentation/filesystems/proc.rst. Mount points whose folder was
-// deleted are left out: no path leads there any more. The error names the line.
+// ParseMountInfo parses text in the format of /proc/self/mountinfo, described
+// in the kernel's Documentation/filesystems/proc.rst. Mount points whose
+// directory was deleted are omitted, because no path leads there any more. The
+// error names the line.
 func ParseMountInfo(file io.Reader) (mounts []MountPoint, err error) {
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, maxMountLine)
@@ -47,7 +48,7 @@ func ParseMountInfo(file io.Reader) (mounts []MountPoint, err error) {
 	return mounts, nil
 }
 
-// parseMount reads: id parent device root target options optional... - type
+// parseMount parses: id parent device root target options optional... - type
 // source options.
 func parseMount(line string) (MountPoint, error) {
 	before, after, found := strings.Cut(line, " - ")
@@ -62,8 +63,8 @@ func parseMount(line string) (MountPoint, error) {
 	return MountPoint{Target: target, FSType: unescape(rest[0])}, nil
 }
 
-// unescape replaces \ooo by the byte with that number. Anything else that a
-// backslash begins stands for itself.
+// unescape replaces \ooo by the byte with that octal number. Other backslashes
+// are not changed.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -81,8 +82,8 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// below returns the targets at or below a folder in the order in which to unmount
-// them: what was mounted last comes first.
+// below returns the targets at or below a directory in the order in which they
+// must be unmounted: the last mounted first.
 func below(mounts []MountPoint, folder string) (targets []string) {
 	for _, m := range slices.Backward(mounts) {
 		target := path.Clean(m.Target)
@@ -93,7 +94,7 @@ func below(mounts []MountPoint, folder string) (targets []string) {
 	return targets
 }
 
-// isBelow reports whether a path is a folder or in it.
+// isBelow reports whether target is folder or is below it.
 func isBelow(target, folder string) bool {
 	return target == folder || strings.HasPrefix(target, folder+"/")
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/volumes"
 )
 
-// someGroup is a group that this process may give files to: any for root.
+// someGroup returns a group that this process may give files to: any group for
+// root.
 func someGroup() int64 {
 	if os.Getuid() == 0 {
 		return 4242
@@ -67,7 +68,8 @@ func TestFSGroup(t *testing.T) {
 	got, _ := mode(t, paths["s"]+"/deep/pass")
 	require.Equal(t, fs.FileMode(0o400), got)
 
-	// What a container made of its folder is left alone: databases insist on 0700.
+	// Modes that a container has set on its directory are kept: databases
+	// require 0700.
 	for _, own := range []fs.FileMode{0o755, 0o700} {
 		require.NoError(t, os.Chmod(paths["e"], own))
 		_, err = n.Mount(t.Context(), p)
@@ -77,8 +79,8 @@ func TestFSGroup(t *testing.T) {
 	}
 }
 
-// A token is its user's alone where all containers say that they are the same one,
-// and the group's where there is one.
+// A token is readable only by the containers' user if they all have the same
+// known one, and by the group if there is an fsGroup.
 func TestTokenOwner(t *testing.T) {
 	me, other := int64(os.Getuid()), int64(os.Getuid()+1)
 	user := func(uid *int64) *corev1.SecurityContext { return &corev1.SecurityContext{RunAsUser: uid} }

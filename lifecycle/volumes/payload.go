@@ -15,40 +15,41 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// defaultMode is the API's default for files in volumes.
+// defaultMode is the API's default mode of files in volumes.
 const defaultMode int32 = 0o644
 
-// defaultTokenSeconds is the API's default of how long a token is valid.
+// defaultTokenSeconds is the API's default lifetime of a token.
 const defaultTokenSeconds = 3600
 
-// A file is what a volume shows at a path.
+// A file is the content of a volume at a path.
 type file struct {
 	data []byte
 	mode int32
-	// uid is who owns it, nil for us.
+	// uid is the owner, nil for the agent's user.
 	uid *int64
 }
 
-// payload is a volume's files by their paths in it.
+// payload holds a volume's files by their paths in it.
 type payload map[string]file
 
-// MaxPodBytes is how much the files may take that a pod's volumes show of ConfigMaps,
-// Secrets and the pod's fields, counted in whole pages. A manifest that names one key or
-// field again and again could ask for all memory of the node.
+// MaxPodBytes limits the total size of the files that a pod's volumes show of
+// ConfigMaps, Secrets and the pod's fields, counted in whole pages. Otherwise a
+// manifest that names one key or field many times could use all memory of the
+// node.
 const MaxPodBytes = 64 << 20
 
 const pageBytes = 4 << 10
 
-// maker makes the payload of a volume.
-type maker struct {
+// payloadBuilder builds the payload of a volume.
+type payloadBuilder struct {
 	Request
 
-	// allocatable is what the node has for pods.
+	// allocatable are the node's allocatable resources.
 	allocatable corev1.ResourceList
 }
 
-// add adds a file to p if the pod's volumes may show that much.
-func (m *maker) add(p payload, name string, f file) error {
+// add adds a file to p unless the pod's limit is exceeded.
+func (m *payloadBuilder) add(p payload, name string, f file) error {
 	pages := (int64(len(f.data)) + pageBytes - 1) / pageBytes
 	if m.batch.left -= max(pages, 1) * pageBytes; m.batch.left < 0 {
 		return fmt.Errorf("the files in the pod's volumes are larger than %d MiB together", MaxPodBytes>>20)
@@ -64,18 +65,18 @@ func modeOr(mode *int32) int32 {
 	return *mode
 }
 
-// missing says whether err is that of something that need not be there.
+// missing reports whether err is about an optional object that does not exist.
 func missing(err error, optional *bool) bool {
 	return optional != nil && *optional && apierrors.IsNotFound(err)
 }
 
-func (m *maker) configMap(ctx context.Context, p payload, name string, w wish) error {
+func (m *payloadBuilder) configMap(ctx context.Context, p payload, name string, w selection) error {
 	object, err := m.Objects.ConfigMap(ctx, m.Pod, name)
 	if missing(err, w.optional) {
 		return nil
 	}
 	if err != nil || object == nil {
-		return orAbsent(err, "configmap", name)
+		return orNotFound(err, "configmap", name)
 	}
 	all := maps.Clone(object.BinaryData)
 	if all == nil {
@@ -84,46 +85,46 @@ func (m *maker) configMap(ctx context.Context, p payload, name string, w wish) e
 	for key, value := range object.Data {
 		all[key] = []byte(value)
 	}
-	w.absent = "configmap references non-existent config key: %s"
+	w.missingKeyFormat = "configmap references non-existent config key: %s"
 	return m.addItems(p, all, w)
 }
 
-func (m *maker) secret(ctx context.Context, p payload, name string, w wish) error {
+func (m *payloadBuilder) secret(ctx context.Context, p payload, name string, w selection) error {
 	object, err := m.Objects.Secret(ctx, m.Pod, name)
 	if missing(err, w.optional) {
 		return nil
 	}
 	if err != nil || object == nil {
-		return orAbsent(err, "secret", name)
+		return orNotFound(err, "secret", name)
 	}
 	all := maps.Clone(object.Data)
 	if all == nil {
 		all = map[string][]byte{}
 	}
-	for key, value := range object.StringData { // no API server has merged it
+	for key, value := range object.StringData { // not merged by an API server
 		all[key] = []byte(value)
 	}
-	w.absent = "references non-existent secret key: %s"
+	w.missingKeyFormat = "references non-existent secret key: %s"
 	return m.addItems(p, all, w)
 }
 
-func orAbsent(err error, kind, name string) error {
+func orNotFound(err error, kind, name string) error {
 	if err == nil {
 		err = fmt.Errorf("%s %q: not found", kind, name)
 	}
 	return err
 }
 
-// wish is what a volume is to show of an object.
-type wish struct {
-	items    []corev1.KeyToPath // none: all keys
-	mode     int32
-	optional *bool
-	absent   string // format of the error about a key that is not there
+// selection is the part of an object that a volume shows.
+type selection struct {
+	items            []corev1.KeyToPath // empty: all keys
+	mode             int32
+	optional         *bool
+	missingKeyFormat string // format of the error about a missing key
 }
 
-// addItems adds those keys that w names, under their paths, or all.
-func (m *maker) addItems(p payload, all map[string][]byte, w wish) error {
+// addItems adds the keys that w names under their paths, or all keys.
+func (m *payloadBuilder) addItems(p payload, all map[string][]byte, w selection) error {
 	if len(w.items) == 0 {
 		for key, data := range all {
 			if err := m.add(p, key, file{data: data, mode: w.mode}); err != nil {
@@ -144,13 +145,13 @@ func (m *maker) addItems(p payload, all map[string][]byte, w wish) error {
 				return err
 			}
 		case w.optional == nil || !*w.optional:
-			return fmt.Errorf(w.absent, item.Key)
+			return fmt.Errorf(w.missingKeyFormat, item.Key)
 		}
 	}
 	return nil
 }
 
-func (m *maker) downward(p payload, items []corev1.DownwardAPIVolumeFile, mode int32) error {
+func (m *payloadBuilder) downward(p payload, items []corev1.DownwardAPIVolumeFile, mode int32) error {
 	for _, item := range items {
 		var value string
 		var err error
@@ -176,15 +177,15 @@ func (m *maker) downward(p payload, items []corev1.DownwardAPIVolumeFile, mode i
 	return nil
 }
 
-func (m *maker) projected(ctx context.Context, p payload, source *corev1.ProjectedVolumeSource) error {
+func (m *payloadBuilder) projected(ctx context.Context, p payload, source *corev1.ProjectedVolumeSource) error {
 	mode := modeOr(source.DefaultMode)
 	for _, s := range source.Sources {
 		var err error
 		switch {
 		case s.ConfigMap != nil:
-			err = m.configMap(ctx, p, s.ConfigMap.Name, wish{items: s.ConfigMap.Items, mode: mode, optional: s.ConfigMap.Optional})
+			err = m.configMap(ctx, p, s.ConfigMap.Name, selection{items: s.ConfigMap.Items, mode: mode, optional: s.ConfigMap.Optional})
 		case s.Secret != nil:
-			err = m.secret(ctx, p, s.Secret.Name, wish{items: s.Secret.Items, mode: mode, optional: s.Secret.Optional})
+			err = m.secret(ctx, p, s.Secret.Name, selection{items: s.Secret.Items, mode: mode, optional: s.Secret.Optional})
 		case s.DownwardAPI != nil:
 			err = m.downward(p, s.DownwardAPI.Items, mode)
 		case s.ServiceAccountToken != nil:
@@ -197,8 +198,8 @@ func (m *maker) projected(ctx context.Context, p payload, source *corev1.Project
 	return nil
 }
 
-// token adds a token that only its user may read, where the pod says who that is.
-func (m *maker) token(ctx context.Context, p payload, s *corev1.ServiceAccountTokenProjection, mode int32) error {
+// token adds a token. If the pod's user is known, only that user may read it.
+func (m *payloadBuilder) token(ctx context.Context, p payload, s *corev1.ServiceAccountTokenProjection, mode int32) error {
 	seconds := int64(defaultTokenSeconds)
 	if s.ExpirationSeconds != nil {
 		seconds = *s.ExpirationSeconds
@@ -221,8 +222,8 @@ func (m *maker) token(ctx context.Context, p payload, s *corev1.ServiceAccountTo
 	return m.add(p, path.Clean(s.Path), file{data: []byte(answer.Status.Token), mode: mode, uid: uid})
 }
 
-// commonUser returns the user that all of a pod's containers run as, nil if they
-// don't say or differ.
+// commonUser returns the user that all of a pod's containers run as, nil if it
+// is unknown or not the same.
 func commonUser(pod *corev1.Pod) (uid *int64) {
 	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
 	for i, c := range all {
@@ -241,7 +242,7 @@ func commonUser(pod *corev1.Pod) (uid *int64) {
 	return uid
 }
 
-// fsGroup returns the group that a pod's volumes belong to, nil for none.
+// fsGroup returns the group of a pod's volumes, or nil.
 func fsGroup(pod *corev1.Pod) *int64 {
 	if sc := pod.Spec.SecurityContext; sc != nil {
 		return sc.FSGroup
@@ -249,15 +250,15 @@ func fsGroup(pod *corev1.Pod) *int64 {
 	return nil
 }
 
-// The limits of names in volumes: the kernel's.
+// The kernel's limits of names in volumes.
 const (
 	maxPath = 4096
 	maxName = 255
 )
 
-// validate refuses paths that lead out of a volume, into what only we write in
-// it, or through a file. Files in the volume's top folder may not begin with two
-// dots, as those are ours.
+// validate rejects paths that lead out of a volume, to files of the agent in
+// it, or through a file. Files in the volume's top directory must not start
+// with two dots, because the agent uses such names.
 func (p payload) validate() error {
 	for _, name := range slices.Sorted(maps.Keys(p)) {
 		if err := validPath(name); err != nil {

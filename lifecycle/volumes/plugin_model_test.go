@@ -19,7 +19,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/volumes"
 )
 
-// flaky is a type of volumes that attaches a disk for each, and fails before or after it.
+// flaky is a volume type that attaches a disk for each volume, and fails before
+// or after that.
 type flaky struct {
 	name     string
 	random   *rand.Rand
@@ -32,7 +33,7 @@ func (f *flaky) Supports(_ *corev1.Pod, v *corev1.Volume) (bool, error) {
 	return v.CSI != nil && v.CSI.Driver == f.name, nil
 }
 
-// fails reports one call in four as failed.
+// fails makes one call in four fail.
 func (f *flaky) fails() error {
 	if f.random.IntN(4) == 0 {
 		return errors.New("flaky")
@@ -69,8 +70,9 @@ func (f *flaky) Usage(_ context.Context, r volumes.Ref) (*volumes.Usage, error) 
 	return &volumes.Usage{Used: 1}, nil
 }
 
-// Whatever fails on the way, what Mount returned is attached until Unmount has succeeded,
-// and nothing is attached after that, also if the agent was restarted in between.
+// Whatever fails, a volume that Mount returned is attached until Unmount has
+// succeeded, and nothing is attached after that, also if the agent was
+// restarted in between.
 func TestPlugin_RandomLives(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -121,7 +123,7 @@ func TestPlugin_RandomLives(t *testing.T) {
 	}
 }
 
-// overlap notes how many of its calls run at once.
+// overlap records how many of its calls run at once.
 type overlap struct {
 	mu      sync.Mutex
 	running map[types.UID]int
@@ -173,7 +175,8 @@ func (o *overlap) Usage(ctx context.Context, r volumes.Ref) (*volumes.Usage, err
 	return nil, o.call(ctx, r.PodUID)
 }
 
-// The first call of each pod waits for that of the other, so both run at once.
+// The first call of each pod waits for that of the other, so both run
+// concurrently.
 func TestPlugin_CallsForOnePodWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	o := &overlap{running: map[types.UID]int{}, begun: map[types.UID]bool{}, gate: make(chan struct{})}
@@ -208,7 +211,8 @@ func TestPlugin_CallsForOnePodWaitForEachOther(t *testing.T) {
 	require.Positive(t, o.calls.Load())
 }
 
-// A plugin that hangs holds up its pod alone, and returns when ctx is done.
+// A plugin that hangs blocks only its pod, and the call returns when ctx is
+// done.
 func TestPlugin_ThatHangsHoldsUpItsPodAlone(t *testing.T) {
 	t.Parallel()
 	o := &overlap{running: map[types.UID]int{}, begun: map[types.UID]bool{}, gate: make(chan struct{})}

@@ -17,7 +17,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/volumes"
 )
 
-// disks is a custom type of volumes: a csi volume of its driver is a folder with a file.
+// disks is a custom volume type: a csi volume of its driver is a directory with
+// a file.
 type disks struct {
 	driver string
 
@@ -92,7 +93,7 @@ func withPlugins(all ...volumes.Plugin) func(*volumes.Config) {
 	return func(c *volumes.Config) { c.Plugins = all }
 }
 
-// restarted is another agent's Manager on n's node.
+// restarted returns another agent's Manager on n's node.
 func (n *node) restarted(t *testing.T, plugins ...volumes.Plugin) *node {
 	t.Helper()
 	return newNode(t, func(c *volumes.Config) {
@@ -109,7 +110,8 @@ func TestPlugin_WholeLife(t *testing.T) {
 	require.NoError(t, n.Refresh(t.Context(), p))
 	require.Empty(t, d.take(), "there is nothing to bring up to date")
 
-	// A SetUp that fails keeps the pod from starting, whatever path it returns, and is repeated.
+	// A SetUp that fails prevents the start of the pod, whatever path it
+	// returns, and is repeated.
 	d.err = errors.New("no such disk")
 	paths, readOnly, err := n.Manager.Mount(t.Context(), p)
 	require.EqualError(t, err, `MountVolume.SetUp failed for volume "data" : no such disk`)
@@ -125,7 +127,7 @@ func TestPlugin_WholeLife(t *testing.T) {
 	require.Equal(t, map[string]bool{"data": true}, readOnly)
 	require.Equal(t, []string{"set up uid-1/data", "set up uid-1/data", "set up uid-1/data"}, d.take())
 
-	// Each sync brings it up to date, in another agent, too.
+	// Each sync updates it, also in another agent.
 	n.objects.secrets["s"].Data["user"] = []byte("new")
 	again := n.restarted(t, d)
 	require.NoError(t, again.Refresh(t.Context(), p))
@@ -137,7 +139,8 @@ func TestPlugin_WholeLife(t *testing.T) {
 	require.EqualError(t, again.Refresh(t.Context(), p), `MountVolume.SetUp failed for volume "data" : the disk is busy`)
 	d.take()
 
-	// It is removed without its pod. What TearDown leaves goes, and what is mounted there.
+	// It is removed without its pod. Files and mounts that TearDown leaves are
+	// removed too.
 	n.mounter.mounts = []volumes.MountPoint{{Target: dir + "/mounted"}}
 	d.err = errors.New("in use")
 	require.EqualError(t, again.Unmount(t.Context(), "uid-1"), `volumes: pod uid-1: plugin example.com/disks can't tear down volume "data": in use`)
@@ -153,7 +156,8 @@ func TestPlugin_WholeLife(t *testing.T) {
 	require.Empty(t, n.mounter.targets())
 }
 
-// A volume that is elsewhere and has no folder has nothing to be brought up to date or removed.
+// A volume that is elsewhere and has no directory is neither updated nor
+// removed.
 func TestPlugin_WithoutFolder(t *testing.T) {
 	t.Parallel()
 	d := &disks{driver: "disks", noFolder: true}
@@ -185,7 +189,7 @@ func TestPlugin_UnknownAfterARestart(t *testing.T) {
 	require.NoError(t, os.Mkdir(n.root+"/pods/uid-1/volumes/example.com~empty", 0o750))
 	for range 2 {
 		require.EqualError(t, other.Unmount(t.Context(), p.UID), fmt.Sprintf(
-			`volumes: pod uid-1: plugin "example.com/disks" is unknown to this agent: its volumes stay in %s`, filepath.Dir(paths["data"])))
+			`volumes: pod uid-1: plugin "example.com/disks" is unknown to this agent, its volumes are kept in %s`, filepath.Dir(paths["data"])))
 		require.FileExists(t, paths["data"]+"/user")
 		require.Equal(t, []volumes.MountPoint{foreign}, n.mounter.mounts, "a mount of the unknown plugin is left alone")
 		require.NoDirExists(t, paths["s"], "secrets go")
@@ -202,7 +206,7 @@ func TestPlugin_UnknownAfterARestart(t *testing.T) {
 	require.NoDirExists(t, n.root+"/pods/uid-1")
 }
 
-// Links in the places of folders lead removal nowhere.
+// The removal does not follow links in place of directories.
 func TestPlugin_LinkInPlaceOfItsFolder(t *testing.T) {
 	t.Parallel()
 	d := &disks{driver: "disks"}
@@ -243,10 +247,10 @@ func TestPlugin_RefusalNamesEveryProblem(t *testing.T) {
 spec.volumes[2].csi: volume "bad": csi.fsType: ntfs is not supported
 spec.volumes[3].persistentVolumeClaim: volume "claim": volume type persistentVolumeClaim is not supported
 spec.volumes[4].emptyDir: volume "huge": emptyDir with medium HugePages is not supported
-spec.volumes[5].configMap: volume "cm": configmap "cm": no ConfigMaps here
-spec.volumes[6].projected: volume "p": projected.sources[1].serviceAccountToken: there are no service accounts here
-projected.sources[2].secret: no Secrets here
-spec.volumes[8].name: volume "ok": there are several volumes of this name
+spec.volumes[5].configMap: volume "cm": configmap "cm": ConfigMaps are not available on this node
+spec.volumes[6].projected: volume "p": projected.sources[1].serviceAccountToken: service account tokens are not available on this node
+projected.sources[2].secret: Secrets are not available on this node
+spec.volumes[8].name: volume "ok": the pod has several volumes of this name
 spec.volumes[9]: volume "two": may not specify more than 1 volume type: csi, emptyDir`)
 	_, err := n.Mount(t.Context(), p)
 	require.ErrorContains(t, err, `failed for volume "bad" : csi.fsType: ntfs is not supported`)
@@ -255,7 +259,7 @@ spec.volumes[9]: volume "two": may not specify more than 1 volume type: csi, emp
 	require.Empty(t, uids, "nothing was done")
 }
 
-// An edit that adds a volume which can't be had takes nothing from the pod that runs.
+// An edit that adds an unsupported volume does not affect the running pod.
 func TestPlugin_EditThatAddsAnUnsupportedVolume(t *testing.T) {
 	t.Parallel()
 	d := &disks{driver: "disks"}
@@ -273,12 +277,12 @@ func TestPlugin_EditThatAddsAnUnsupportedVolume(t *testing.T) {
 	require.FileExists(t, paths["data"]+"/user")
 }
 
-// everything takes all volumes.
+// everything supports all volumes.
 type everything struct{ disks }
 
 func (*everything) Supports(_ *corev1.Pod, v *corev1.Volume) (bool, error) { return true, nil }
 
-func TestPlugin_CustomOnesAreAskedFirstAndInOrder(t *testing.T) {
+func TestPlugin_CustomPluginsAreTriedFirstAndInOrder(t *testing.T) {
 	t.Parallel()
 	first, all, last := &disks{driver: "first"}, &everything{disks{driver: "all", noFolder: true}}, &disks{driver: "last"}
 	n := newNode(t, withPlugins(first, all, last))
@@ -298,17 +302,17 @@ type named struct {
 
 func (n named) Name() string { return n.name }
 
-func TestConfig_PluginsAreNamedOnce(t *testing.T) {
+func TestConfig_PluginNamesAreUnique(t *testing.T) {
 	t.Parallel()
 	c := volumes.Config{Root: "/x", Plugins: []volumes.Plugin{
 		named{name: "a"}, nil, named{name: "b/c"}, named{name: "a"}, named{name: "b~c"}, named{}, named{name: ".."}, named{name: "kubernetes.io/secret"},
 	}}
 	want := `field Plugins[1] is nil
-field Plugins[3]: there are several plugins of the name "a"
-field Plugins[4]: "b~c" can't be the name of a plugin
-field Plugins[5]: "" can't be the name of a plugin
-field Plugins[6]: ".." can't be the name of a plugin
-field Plugins[7]: there are several plugins of the name "kubernetes.io/secret"`
+field Plugins[3]: plugin name "a" is used twice
+field Plugins[4]: "b~c" is not a valid plugin name
+field Plugins[5]: "" is not a valid plugin name
+field Plugins[6]: ".." is not a valid plugin name
+field Plugins[7]: plugin name "kubernetes.io/secret" is used twice`
 	require.EqualError(t, c.Validate(), want)
 	_, err := volumes.New(c)
 	require.EqualError(t, err, "volumes: invalid config: "+want)
@@ -318,7 +322,7 @@ func TestPlugin_PathIsAbsolute(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, withPlugins(relative{&disks{driver: "disks"}}))
 	_, err := n.Mount(t.Context(), podOf(vol("data", csi("disks"))))
-	require.EqualError(t, err, `MountVolume.SetUp failed for volume "data" : plugin example.com/disks returned a path that is not absolute: ""`)
+	require.EqualError(t, err, `MountVolume.SetUp failed for volume "data" : plugin example.com/disks returned path "", which is not absolute`)
 }
 
 type relative struct{ *disks }
@@ -345,8 +349,8 @@ func TestUsage(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The table of mounts is read where it can't be done without, and once for all volumes.
-func TestTableOfMountsIsReadAtMostOnce(t *testing.T) {
+// The mount table is read only if necessary, and once for all volumes.
+func TestMount_MountTableIsReadAtMostOnce(t *testing.T) {
 	t.Parallel()
 	c := &counting{mounter: &mounter{}}
 	n := newNode(t, func(cfg *volumes.Config) { cfg.Mounter = c })

@@ -12,24 +12,27 @@ import (
 )
 
 const (
-	// maxDepth is how many folders in each other are removed where they are.
+	// maxDepth is the depth of nested directories that are removed in place.
 	maxDepth = 64
-	// volumeDepth is that of a volume's folder in the folder of all volumes.
+	// volumeDepth is the depth of a volume's directory below the directory of
+	// all volumes.
 	volumeDepth = 2
-	// removeChunk is how many entries of a folder are read at a time.
+	// removeChunk is how many entries of a directory are read at a time.
 	removeChunk = 1024
 )
 
-// A remover removes a folder that containers have filled. RemoveAll keeps all folders
-// open on its way down, and a container can nest more of them than the agent may open:
-// those that are deeper than maxDepth are moved up to the folder of their volume first.
+// A remover removes a directory that containers have filled. os.Root.RemoveAll
+// keeps all directories on its way open, and a container can nest more of them
+// than the agent can open. Directories deeper than maxDepth are therefore first
+// moved up to the volume's directory.
 type remover struct {
 	root   *os.Root
-	volume string // the folder of the volume that is being removed
+	volume string // the directory of the volume that is being removed
 	moved  int
 }
 
-// remove removes the file or folder name of parent, whose path from the root is file.
+// remove removes the file or directory name of parent, whose path from the root
+// is file.
 func (r *remover) remove(parent *os.Root, name, file string, depth int) error {
 	err := removed(parent.Remove(name))
 	if err == nil {
@@ -57,7 +60,8 @@ func (r *remover) remove(parent *os.Root, name, file string, depth int) error {
 	return nil
 }
 
-// removed returns the error of an attempt to remove a file: one that is missing is removed.
+// removed returns the error of a removal; it returns nil if the file does not
+// exist.
 func removed(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -65,8 +69,9 @@ func removed(err error) error {
 	return err
 }
 
-// empty removes what is in a folder. It reads the folder anew after each chunk, for
-// removing changes what comes next, and stops when nothing of a chunk can be removed.
+// empty removes the contents of a directory. It reads the directory again after
+// each chunk, because removals change its order, and stops when nothing of a
+// chunk can be removed.
 func (r *remover) empty(parent *os.Root, name, file string, depth int) (err error) {
 	folder, err := safeopen.Folder(parent, name)
 	if err != nil {
@@ -102,12 +107,12 @@ func readNames(folder *os.Root) ([]string, error) {
 	return names, errors.Join(err, f.Close())
 }
 
-// moveUp moves a folder to that of its volume, where it is removed in its turn.
+// moveUp moves a directory to that of its volume, where it is removed later.
 func (r *remover) moveUp(file string) error {
 	for {
 		r.moved++
 		err := r.root.Rename(file, path.Join(r.volume, fmt.Sprintf(".removing-%d", r.moved)))
-		if !errors.Is(err, fs.ErrExist) { // the container may have made one of this name
+		if !errors.Is(err, fs.ErrExist) { // the container may have created one of this name
 			return removed(err)
 		}
 	}

@@ -15,16 +15,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Mount makes ready the volumes that a pod's containers use, and returns where each
-// is on the host, by its name in the pod, and the names of those that containers mount
-// read-only, whatever they ask for. Image volumes are not among them: the
-// runtime mounts those. What is ready already stays, with its contents, and is brought up
-// to date. A volume for which that fails, because its ConfigMap was deleted for
-// example, is still ready: [Manager.Refresh] returns why it shows what it showed before.
+// Mount sets up the volumes that a pod's containers use. It returns the path of
+// each on the host, by its name in the pod, and the names of those that are
+// read-only whatever the containers request. Image volumes are not included,
+// because the runtime mounts them. A volume that is set up already keeps its
+// contents, and is updated. If the update fails, for example because its
+// ConfigMap was deleted, the old contents remain, and Mount does not report
+// that; [Manager.Refresh] does.
 //
-// The error is every [*Error], joined. If a volume is not supported, nothing has been
-// done; otherwise what could be mounted is, until [Manager.Unmount]. The pod is not
-// modified.
+// The error is every [*Error], joined. If a volume is not supported, nothing
+// has been done; otherwise the volumes that could be set up remain until
+// [Manager.Unmount]. The pod is not modified.
 func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) (paths map[string]string, readOnly map[string]bool, err error) {
 	chosen, errs := m.check(pod)
 	if len(errs) > 0 {
@@ -56,10 +57,11 @@ func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) (paths map[string]
 	return paths, readOnly, nil
 }
 
-// Refresh brings the volumes of a pod up to date. Volumes without a folder are left alone:
-// [Manager.Mount] has not made them ready, or their plugin keeps nothing. The error is
-// every [*Error], joined; a volume with one shows what it showed before. A volume that is
-// not supported is such an error, and the others are brought up to date.
+// Refresh updates the volumes of a pod. Volumes without a directory are
+// ignored: [Manager.Mount] has not set them up, or their plugin stores nothing.
+// The error is every [*Error], joined; a volume with an error keeps its old
+// contents. A volume that is not supported is such an error, and the others are
+// updated.
 func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod) error {
 	chosen, errs := m.check(pod)
 	if len(errs) > 0 && len(chosen) == 0 {
@@ -78,19 +80,19 @@ func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod) error {
 	return errors.Join(errs...)
 }
 
-// A batch is one call for a pod, and what its volumes share.
+// A batch is one call for a pod, with the state that its volumes share.
 type batch struct {
 	m     *Manager
 	pod   *corev1.Pod
 	root  *os.Root
-	left  int64 // of MaxPodBytes
+	left  int64 // remaining part of MaxPodBytes
 	leave func()
-	// mounts reads the table of mounts, once.
+	// mounts reads the mount table, once.
 	mounts func() ([]MountPoint, error)
 }
 
 func (m *Manager) begin(ctx context.Context, pod *corev1.Pod) (*batch, error) {
-	leave, err := m.enter(ctx, pod.UID)
+	leave, err := m.lock(ctx, pod.UID)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +109,7 @@ func (b *batch) end() {
 	b.leave()
 }
 
-// mount makes a volume ready. One that is ready and outdated is no error.
+// mount sets up a volume. It returns nil if the volume is set up but outdated.
 func (b *batch) mount(ctx context.Context, c choice) (Mount, error) {
 	dir := folderOf(b.pod.UID, c.plugin.Name(), c.Name)
 	if err := b.root.MkdirAll(path.Dir(dir), 0o750); err != nil {
@@ -115,7 +117,7 @@ func (b *batch) mount(ctx context.Context, c choice) (Mount, error) {
 	}
 	mount, err := b.setUp(ctx, c, dir)
 	if isOutdated(err) {
-		err = nil // Refresh returns it
+		err = nil // reported by Refresh
 	}
 	if _, statErr := b.root.Lstat(dir); errors.Is(statErr, fs.ErrNotExist) {
 		b.removeEmpty(path.Dir(dir))
@@ -123,7 +125,7 @@ func (b *batch) mount(ctx context.Context, c choice) (Mount, error) {
 	return mount, err
 }
 
-// removeEmpty removes a plugin's folder and those above it, as far as nothing is in them.
+// removeEmpty removes a plugin's directory and its parents if they are empty.
 func (b *batch) removeEmpty(folder string) {
 	for ; folder != podsDir; folder = path.Dir(folder) {
 		if b.root.Remove(folder) != nil {
@@ -132,7 +134,7 @@ func (b *batch) removeEmpty(folder string) {
 	}
 }
 
-// refresh brings a volume up to date that has a folder.
+// refresh updates a volume that has a directory.
 func (b *batch) refresh(ctx context.Context, c choice) error {
 	dir := folderOf(b.pod.UID, c.plugin.Name(), c.Name)
 	_, err := b.root.Lstat(dir)
@@ -156,7 +158,7 @@ func (b *batch) setUp(ctx context.Context, c choice, dir string) (Mount, error) 
 	}
 	mount, err := c.plugin.SetUp(ctx, r)
 	if (err == nil || isOutdated(err)) && !filepath.IsAbs(mount.Path) {
-		return Mount{}, fmt.Errorf("plugin %s returned a path that is not absolute: %q", c.plugin.Name(), mount.Path)
+		return Mount{}, fmt.Errorf("plugin %s returned path %q, which is not absolute", c.plugin.Name(), mount.Path)
 	}
 	return mount, err
 }
@@ -166,22 +168,22 @@ func isOutdated(err error) bool {
 	return ok
 }
 
-// noObjects has no ConfigMaps and Secrets.
+// noObjects is an Objects whose calls fail.
 type noObjects struct{}
 
 // ConfigMap returns an error.
 func (noObjects) ConfigMap(_ context.Context, _ *corev1.Pod, name string) (*corev1.ConfigMap, error) {
-	return nil, fmt.Errorf("configmap %q: no ConfigMaps here", name)
+	return nil, fmt.Errorf("configmap %q: ConfigMaps are not available on this node", name)
 }
 
 // Secret returns an error.
 func (noObjects) Secret(_ context.Context, _ *corev1.Pod, name string) (*corev1.Secret, error) {
-	return nil, fmt.Errorf("secret %q: no Secrets here", name)
+	return nil, fmt.Errorf("secret %q: Secrets are not available on this node", name)
 }
 
 // Release does nothing.
 func (noObjects) Release(types.UID) {}
 
 func noTokens(context.Context, *corev1.Pod, *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
-	return nil, errors.New("there are no service accounts here")
+	return nil, errors.New("service account tokens are not available on this node")
 }

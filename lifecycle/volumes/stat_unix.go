@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// ownerOf returns who owns a file.
+// ownerOf returns the owner of a file, -1 if it is unknown.
 func ownerOf(info fs.FileInfo) (uid, gid int) {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(s.Uid), int(s.Gid)

@@ -14,20 +14,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Unmount removes a pod's volumes and all that is in them, whether or not Mount
-// knew of them, and the pod's folder if nothing else is in it; hostPath volumes
-// stay as they are. Each volume is torn down by the plugin of its folder. Whatever is
-// mounted in the pod's folder is unmounted first. If that fails, or something appears
-// there, nothing is removed. A pod without volumes is fine.
+// Unmount removes a pod's volumes with their contents, whether or not Mount
+// created them, and the pod's directory if it is empty then. Data of hostPath
+// volumes stays. The plugin of each directory tears its volumes down. Then
+// everything that is mounted in the pod's directory is unmounted. If that
+// fails, or if a new mount appears there, nothing is removed. It returns nil if
+// the pod has no volumes.
 //
-// A volume that its plugin can't tear down, and one of a plugin that this Manager does not
-// have, are errors. Nothing is done in their folders, which stay, and the pod's other
-// volumes are removed.
+// A volume that its plugin can't tear down, and a volume of a plugin that this
+// Manager does not have, are errors. Their directories are not touched, and the
+// pod's other volumes are removed.
 func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 	if !isElement(string(uid)) {
 		return fmt.Errorf("volumes: %q is not a pod's UID", uid)
 	}
-	leave, err := m.enter(ctx, uid)
+	leave, err := m.lock(ctx, uid)
 	if err != nil {
 		return err
 	}
@@ -46,41 +47,41 @@ func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case errors.Is(errAll, fs.ErrNotExist): // nothing was ever mounted, or all is removed
+	case errors.Is(errAll, fs.ErrNotExist): // nothing was mounted, or all volumes are removed
 		_ = root.Remove(dir)
 		return nil
 	}
-	e := ending{Manager: m, root: root, uid: uid, dir: dir}
+	e := teardown{Manager: m, root: root, uid: uid, dir: dir}
 	if err := e.run(ctx); err != nil {
 		return fmt.Errorf("volumes: pod %s: %w", uid, err)
 	}
-	_ = root.Remove(dir) // what else is in it is not ours
+	_ = root.Remove(dir) // fails if it contains files of others
 	return nil
 }
 
-// An ending is the removal of a pod's volumes.
-type ending struct {
+// An teardown is the removal of a pod's volumes.
+type teardown struct {
 	*Manager
 
 	root *os.Root
 	uid  types.UID
 	dir  string // of the pod, below the root
 
-	plugins []string // folders of plugins, below the root
-	volumes []string // folders of volumes that are torn down
-	stay    []string // folders in which nothing is done
-	errs    []error  // why
+	plugins []string // directories of plugins, below the root
+	volumes []string // directories of volumes that were torn down
+	kept    []string // directories that are not touched
+	errs    []error  // the reasons
 }
 
-func (e *ending) run(ctx context.Context) error {
+func (e *teardown) run(ctx context.Context) error {
 	folders, err := e.folders(e.root, e.uid)
 	if err != nil {
 		return err
 	}
 	for _, f := range folders {
 		if f.plugin == nil && !f.empty() {
-			e.stay = append(e.stay, f.dir)
-			e.errs = append(e.errs, fmt.Errorf("plugin %q is unknown to this agent: its volumes stay in %s", f.name, e.path(f.dir)))
+			e.kept = append(e.kept, f.dir)
+			e.errs = append(e.errs, fmt.Errorf("plugin %q is unknown to this agent, its volumes are kept in %s", f.name, e.path(f.dir)))
 			continue
 		}
 		e.plugins = append(e.plugins, f.dir)
@@ -107,20 +108,20 @@ func (e *ending) run(ctx context.Context) error {
 	return errors.Join(e.errs...)
 }
 
-// tearDown has the plugin tear a volume down.
-func (e *ending) tearDown(ctx context.Context, p Plugin, dir string) {
+// tearDown calls the plugin to tear a volume down.
+func (e *teardown) tearDown(ctx context.Context, p Plugin, dir string) {
 	ref := e.ref(e.uid, dir)
 	if err := p.TearDown(ctx, ref); err != nil {
-		e.stay = append(e.stay, dir)
+		e.kept = append(e.kept, dir)
 		e.errs = append(e.errs, fmt.Errorf("plugin %s can't tear down volume %q: %w", p.Name(), ref.Volume, err))
 		return
 	}
 	e.volumes = append(e.volumes, dir)
 }
 
-// unmount unmounts what is mounted in the pod's folder, except in folders that stay, and
-// looks whether that worked.
-func (e *ending) unmount(ctx context.Context) error {
+// unmount unmounts everything in the pod's directory, except in directories
+// that stay, and verifies the result.
+func (e *teardown) unmount(ctx context.Context) error {
 	targets, err := e.mounted()
 	if err != nil || len(targets) == 0 {
 		return err
@@ -138,22 +139,23 @@ func (e *ending) unmount(ctx context.Context) error {
 	if targets, err = e.mounted(); err != nil || len(targets) == 0 {
 		return err
 	}
-	return fmt.Errorf("still mounted: %s", strings.Join(targets, ", "))
+	return fmt.Errorf("still mounted after unmounting: %s", strings.Join(targets, ", "))
 }
 
-// mounted returns the mount points that are to be unmounted. What can't be known is
-// an error: removing through a mount is worse than leaving something behind.
-func (e *ending) mounted() ([]string, error) {
+// mounted returns the mount points that must be unmounted. It returns an error
+// if they are unknown, because removing files through a mount is worse than
+// leaving something behind.
+func (e *teardown) mounted() ([]string, error) {
 	mounts, err := e.cfg.Mounter.Mounts()
 	if err != nil {
 		return nil, fmt.Errorf("list mounts: %w", err)
 	}
-	top, err := filepath.EvalSymlinks(e.cfg.Root) // mounts are listed by their true paths
+	top, err := filepath.EvalSymlinks(e.cfg.Root) // mounts are listed by their resolved paths
 	if err != nil {
 		return nil, err
 	}
 	top = filepath.ToSlash(top)
 	return slices.DeleteFunc(below(mounts, path.Join(top, e.dir)), func(target string) bool {
-		return slices.ContainsFunc(e.stay, func(dir string) bool { return isBelow(target, path.Join(top, dir)) })
+		return slices.ContainsFunc(e.kept, func(dir string) bool { return isBelow(target, path.Join(top, dir)) })
 	}), nil
 }

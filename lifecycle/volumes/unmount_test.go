@@ -29,7 +29,8 @@ func TestUnmount(t *testing.T) {
 	require.NoError(t, err)
 	require.FileExists(t, paths["e"]+"/written", "mounting again keeps it")
 
-	// The runtime left mounts of its own there, one on the other; another pod's are not ours.
+	// The runtime left its own mounts there, one on the other; those of another
+	// pod are not touched.
 	other := filepath.Join(n.root, "pods/uid-11/volumes/x")
 	for _, target := range []string{paths["e"] + "/bind", paths["e"] + "/bind/deep", paths["e"] + "/bind", other, "/"} {
 		n.mounter.mounts = append(n.mounter.mounts, volumes.MountPoint{Target: target})
@@ -51,8 +52,8 @@ func TestUnmount(t *testing.T) {
 	require.Empty(t, uids)
 }
 
-// Removing through a mount would take data that is not the pod's.
-func TestNothingIsRemovedWhileSomethingIsMounted(t *testing.T) {
+// Removing through a mount would remove data that does not belong to the pod.
+func TestUnmount_RemovesNothingWhileSomethingIsMounted(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tc := range map[string]struct {
 		spoil func(n *node, target string)
@@ -60,7 +61,7 @@ func TestNothingIsRemovedWhileSomethingIsMounted(t *testing.T) {
 	}{
 		"a mount that does not go":     {func(n *node, target string) { n.mounter.stuck = target }, "device or resource busy"},
 		"mounts that can't be listed":  {func(n *node, _ string) { n.mounter.mountsErr = broken }, "list mounts: broken"},
-		"a mount that appears in time": {func(n *node, target string) { n.mounter.onUnmount = n.again(target) }, "still mounted: "},
+		"a mount that appears in time": {func(n *node, target string) { n.mounter.onUnmount = n.again(target) }, "still mounted after unmounting: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,7 +80,7 @@ func TestNothingIsRemovedWhileSomethingIsMounted(t *testing.T) {
 	}
 }
 
-// again mounts something once more while it is unmounted.
+// again mounts something again while it is unmounted.
 func (n *node) again(target string) func(string) {
 	return func(string) {
 		n.mounter.mounts = append(n.mounter.mounts, volumes.MountPoint{Target: target + "/again"})
@@ -99,8 +100,8 @@ func TestCancelled(t *testing.T) {
 	require.NoError(t, n.Unmount(t.Context(), p.UID))
 }
 
-// Links that a container leaves in its volume lead cleaning nowhere.
-func TestLinksInVolumes(t *testing.T) {
+// The cleanup does not follow links that a container leaves in its volume.
+func TestUnmount_LinksInVolumes(t *testing.T) {
 	n := newNode(t, nil)
 	outside := t.TempDir()
 	require.NoError(t, os.WriteFile(outside+"/keep", nil, 0o600))
@@ -112,7 +113,7 @@ func TestLinksInVolumes(t *testing.T) {
 	require.NoError(t, n.Unmount(t.Context(), "uid-1"))
 	require.FileExists(t, outside+"/keep")
 
-	// Nor does one in the place of a pod's folder, or of the way to a volume.
+	// Nor links in place of a pod's directory, or in the path of a volume.
 	require.NoError(t, os.Symlink(outside, n.root+"/pods/uid-1"))
 	_, err = n.Mount(t.Context(), podOf(vol("e", emptyDir())))
 	require.Error(t, err)
@@ -122,12 +123,13 @@ func TestLinksInVolumes(t *testing.T) {
 	require.NoError(t, os.MkdirAll(n.root+"/pods/uid-1/volumes/elsewhere", 0o700))
 	require.NoError(t, os.Symlink("elsewhere", n.root+"/pods/uid-1/volumes/kubernetes.io~secret"))
 	_, err = n.Mount(t.Context(), podOf(secret))
-	require.ErrorContains(t, err, "is not a folder of ours")
+	require.ErrorContains(t, err, "is not the volume's directory")
 	require.Empty(t, n.mounter.targets())
 }
 
-// The kernel lists mounts by their true paths, whatever the root is called.
-func TestRootThatIsALink(t *testing.T) {
+// The kernel lists mounts by their resolved paths, whatever the path of the
+// root.
+func TestUnmount_RootIsALink(t *testing.T) {
 	real := t.TempDir()
 	link := filepath.Join(t.TempDir(), "link")
 	require.NoError(t, os.Symlink(real, link))
@@ -144,7 +146,7 @@ func TestRootThatIsALink(t *testing.T) {
 	require.Empty(t, n.mounter.targets())
 }
 
-func TestManyAtOnce(t *testing.T) {
+func TestManager_ConcurrentUse(t *testing.T) {
 	n := newNode(t, nil)
 	var all sync.WaitGroup
 	errs := make(chan error, 100)
@@ -169,7 +171,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-func TestRootThatIsNoFolder(t *testing.T) {
+func TestManager_RootIsNotADirectory(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	n := newNode(t, func(c *volumes.Config) { c.Root = file })
@@ -181,9 +183,10 @@ func TestRootThatIsNoFolder(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A reboot takes what is in memory and leaves the folders: the next call mounts anew, and
-// until then nothing of a Secret is written to what is a disk now.
-func TestAfterAReboot(t *testing.T) {
+// A reboot removes tmpfs contents and leaves the directories: the next call
+// mounts again, and until then nothing of a Secret is written to what is now on
+// disk.
+func TestMount_AfterAReboot(t *testing.T) {
 	n := newNode(t, nil)
 	p := podOf(vol("s", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}), vol("e", emptyDir()))
 	paths, err := n.Mount(t.Context(), p)
@@ -208,8 +211,8 @@ func TestAfterAReboot(t *testing.T) {
 	require.FileExists(t, paths["e"]+"/data")
 }
 
-// Two agents' Managers, one after the other, know the same pods.
-func TestAfterARestart(t *testing.T) {
+// The Managers of two consecutive agents know the same pods.
+func TestPods_AfterARestart(t *testing.T) {
 	first := newNode(t, nil)
 	for _, uid := range []types.UID{"b", "a"} {
 		p := podOf(vol("s", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}))

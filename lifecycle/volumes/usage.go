@@ -8,15 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Usage returns what the pod's volumes use, by their names, as their plugins report it. Nil
-// is a volume that the node measures by itself. Volumes without a folder and those of
-// unknown plugins are missing, and so are those with an error; the errors are joined. Usage
-// waits for other calls for the pod.
+// Usage returns the usage of the pod's volumes, by name, as their plugins
+// report it. Nil means that the agent measures the volume itself. Volumes
+// without a directory, of unknown plugins, or with an error are missing; the
+// errors are joined. Usage waits for other calls for the pod.
 func (m *Manager) Usage(ctx context.Context, uid types.UID) (map[string]*Usage, error) {
 	if !isElement(string(uid)) {
 		return nil, fmt.Errorf("volumes: %q is not a pod's UID", uid)
 	}
-	leave, err := m.enter(ctx, uid)
+	leave, err := m.lock(ctx, uid)
 	if err != nil {
 		return nil, err
 	}

@@ -14,39 +14,41 @@ import (
 	"time"
 )
 
-// Names in a volume whose contents change as a whole, as the kubelet's: its files
-// are links to files in dataLink, which is a link to the folder of one version.
+// Names in a volume that is updated atomically, the same as the kubelet's: its
+// files are links to files in dataLink, which is a link to the directory of one
+// version.
 const (
 	dataLink    = "..data"
 	dataLinkNew = "..data_tmp"
 	versionForm = "..2006_01_02_15_04_05."
 )
 
-// writer replaces the contents of a volume as a whole: whoever opens ..data sees
-// one version or another, never a mix, and a crash leaves one of both.
+// writer replaces the contents of a volume atomically: a process that opens
+// ..data sees one version or another, never a mix, and a crash leaves one of
+// the two.
 type writer struct {
 	root  *os.Root // of the volume
-	group *int64   // whom files belong to and who may read them, nil for us alone
+	group *int64   // group that owns and may read the files, nil for none
 	now   time.Time
 }
 
-// write makes the volume show p, and says whether anything had to change.
+// write makes the volume show p, and reports whether anything has changed.
 func (w writer) write(p payload) (changed bool, err error) {
 	if err := p.validate(); err != nil {
 		return false, err
 	}
-	// Where the link is spoiled, there is no version: Readlink fails.
+	// If the link is damaged, there is no version: Readlink fails.
 	version, _ := w.root.Readlink(dataLink)
-	if !w.shows(version, p) {
+	if !w.hasContents(version, p) {
 		changed = true
 		if version, err = w.newVersion(p); err != nil {
 			return false, err
 		}
 	}
-	return changed, errors.Join(w.link(p), w.tidy(version, p))
+	return changed, errors.Join(w.link(p), w.removeOld(version, p))
 }
 
-// newVersion writes p into a folder of its own and makes it the volume's data.
+// newVersion writes p into a new directory and makes it the volume's data.
 func (w writer) newVersion(p payload) (version string, err error) {
 	version, err = w.makeFolder()
 	if err != nil {
@@ -64,13 +66,13 @@ func (w writer) newVersion(p payload) (version string, err error) {
 	return version, w.root.Rename(dataLinkNew, dataLink)
 }
 
-// makeFolder makes a folder for a version with a name that is new.
+// makeFolder creates a directory with a new name for a version.
 func (w writer) makeFolder() (string, error) {
 	for n := w.now.Nanosecond(); ; n++ {
 		version := w.now.UTC().Format(versionForm) + strconv.Itoa(n)
 		err := w.root.Mkdir(version, 0o700)
 		if err == nil {
-			err = w.own(version, 0o755, nil)
+			err = w.setOwner(version, 0o755, nil)
 		}
 		if !errors.Is(err, fs.ErrExist) {
 			return version, err
@@ -78,7 +80,7 @@ func (w writer) makeFolder() (string, error) {
 	}
 }
 
-// fill writes files into a version.
+// fill writes the files of a version.
 func (w writer) fill(version string, p payload) error {
 	made := map[string]bool{".": true}
 	for _, name := range slices.Sorted(maps.Keys(p)) {
@@ -90,14 +92,14 @@ func (w writer) fill(version string, p payload) error {
 		if err := w.root.WriteFile(at, f.data, 0o600); err != nil {
 			return err
 		}
-		if err := w.own(at, fs.FileMode(f.mode)&fs.ModePerm, f.uid); err != nil {
+		if err := w.setOwner(at, fs.FileMode(f.mode)&fs.ModePerm, f.uid); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// folders makes a folder in a version, and those above it.
+// folders creates a directory in a version, and its parents.
 func (w writer) folders(version, folder string, made map[string]bool) error {
 	if made[folder] {
 		return nil
@@ -110,11 +112,12 @@ func (w writer) folders(version, folder string, made map[string]bool) error {
 	if err := w.root.Mkdir(at, 0o755); err != nil {
 		return err
 	}
-	return w.own(at, 0o755, nil)
+	return w.setOwner(at, 0o755, nil)
 }
 
-// own gives a new file or folder its mode and owner, whatever the umask is.
-func (w writer) own(name string, mode fs.FileMode, uid *int64) error {
+// setOwner sets the mode and owner of a new file or directory, independent of the
+// umask.
+func (w writer) setOwner(name string, mode fs.FileMode, uid *int64) error {
 	info, err := w.root.Lstat(name)
 	if err != nil {
 		return err
@@ -131,12 +134,12 @@ func (w writer) own(name string, mode fs.FileMode, uid *int64) error {
 			return err
 		}
 	}
-	// After the owner: changing that takes the set-group-id bit away.
+	// After the owner, because changing the owner clears the set-group-ID bit.
 	return w.root.Chmod(name, modeFor(mode, info.IsDir(), w.group))
 }
 
-// modeFor returns the mode of a file or folder in a volume that belongs to a
-// group: it may read, and what is made in folders is the group's.
+// modeFor returns the mode of a file or directory in a volume that belongs to a
+// group: the group may read, and new files in directories belong to the group.
 func modeFor(mode fs.FileMode, dir bool, group *int64) fs.FileMode {
 	if group == nil {
 		return mode
@@ -148,8 +151,8 @@ func modeFor(mode fs.FileMode, dir bool, group *int64) fs.FileMode {
 	return mode
 }
 
-// shows says whether a version is what p asks for, with modes and owners.
-func (w writer) shows(version string, p payload) bool {
+// hasContents reports whether a version has the contents of p, with modes and owners.
+func (w writer) hasContents(version string, p payload) bool {
 	if version == "" || strings.Contains(version, "/") || !strings.HasPrefix(version, "..") {
 		return false
 	}
@@ -186,7 +189,7 @@ func (w writer) isFile(folder *os.Root, name string, f file) bool {
 	return err == nil && bytes.Equal(data, f.data)
 }
 
-// link makes the links in the volume's top folder that are missing.
+// link creates missing links in the volume's top directory.
 func (w writer) link(p payload) error {
 	for top := range tops(p) {
 		target := path.Join(dataLink, top)
@@ -203,8 +206,8 @@ func (w writer) link(p payload) error {
 	return nil
 }
 
-// tidy removes what is not part of p: links, and versions of before.
-func (w writer) tidy(version string, p payload) error {
+// removeOld removes everything that is not part of p: links and old versions.
+func (w writer) removeOld(version string, p payload) error {
 	all, err := fs.ReadDir(w.root.FS(), ".")
 	errs := []error{err}
 	keep := tops(p)
@@ -214,12 +217,12 @@ func (w writer) tidy(version string, p payload) error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("clean up: %w", err)
+		return fmt.Errorf("remove old versions of the volume: %w", err)
 	}
 	return nil
 }
 
-// tops returns the names in the volume's top folder.
+// tops returns the names in the volume's top directory.
 func tops(p payload) map[string]bool {
 	names := map[string]bool{}
 	for name := range p {

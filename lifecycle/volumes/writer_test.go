@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// layout lists a volume's top folder: names, and where links lead.
+// layout lists a volume's top directory: names, and targets of links.
 func layout(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -83,8 +83,8 @@ func TestRefresh(t *testing.T) {
 	require.Equal(t, map[string]string{"a": "-rw-r--r-- 1"}, in(t, paths["v"]), "it shows what it showed")
 }
 
-// Whatever a crash leaves, the next write makes it right.
-func TestAfterACrash(t *testing.T) {
+// The next write repairs whatever a crash has left.
+func TestWriter_AfterACrash(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, dir string) error{
 		"while a version was written": func(_ *testing.T, dir string) error {
 			return errors.Join(os.Mkdir(dir+"/..2026_11_21_07_00_00.1", 0o700), os.WriteFile(dir+"/..2026_11_21_07_00_00.1/a", nil, 0o600))
@@ -130,9 +130,9 @@ func TestAfterACrash(t *testing.T) {
 	}
 }
 
-// A reader who opens ..data sees one version, however many writes there are at the
-// time, and one who follows a file's link finds it.
-func TestReadersNeverSeeAMix(t *testing.T) {
+// A reader that opens ..data sees one version, however many writes happen at
+// the same time, and a reader that follows a file's link finds it.
+func TestWriter_ReadersNeverSeeAMix(t *testing.T) {
 	const versions, keys = 100, 8
 	n := newNode(t, nil)
 	version := func(i int) map[string]string {
@@ -165,7 +165,7 @@ func TestReadersNeverSeeAMix(t *testing.T) {
 	require.Equal(t, "-rw-r--r-- "+fmt.Sprint(versions), in(t, paths["v"])["key0"])
 }
 
-// watch reads a volume again and again until done is closed.
+// watch reads a volume repeatedly until done is closed.
 func watch(dir string, keys int, done chan struct{}) error {
 	for seen := 0; ; {
 		select {
@@ -202,7 +202,7 @@ func watch(dir string, keys int, done chan struct{}) error {
 	}
 }
 
-// Any sequence of contents ends with what was asked for last, and nothing more.
+// Any sequence of contents ends with the last one, and nothing else.
 func TestRandomContents(t *testing.T) {
 	seed := uint64(20261121)
 	t.Logf("seed %d", seed)
@@ -248,8 +248,8 @@ func TestRandomContents(t *testing.T) {
 	}
 }
 
-// One volume that can't be brought up to date does not hold up the others.
-func TestRefreshGoesOn(t *testing.T) {
+// A volume that can't be updated does not stop the update of the others.
+func TestRefresh_ContinuesAfterAnError(t *testing.T) {
 	n := newNode(t, nil)
 	n.objects.set("other", map[string]string{"x": "1"})
 	p := podOf(vol("gone", configMap("cm")), vol("unread", configMap("no")), vol("v", configMap("other")))
@@ -271,7 +271,7 @@ MountVolume.SetUp failed for volume "unread" : configmaps "no" not found`)
 }
 
 // The downward API follows the pod's labels.
-func TestLabelsThatChange(t *testing.T) {
+func TestRefresh_ChangedLabels(t *testing.T) {
 	n := newNode(t, nil)
 	p := podOf(vol("d", corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
 		{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}},

@@ -10,9 +10,9 @@ import (
 
 // The race detector has gRPC's pools forget, so this is for builds without it. Other
 // goroutines' allocations count as well: not parallel.
-func TestAnIdleRelistOverASocketAllocatesLittle(t *testing.T) {
+func TestLister_IdleRelistAllocatesLittle(t *testing.T) {
 	const pods = 500
 	g := newGenerator(t, pods)
 	allocs := testing.AllocsPerRun(50, func() { _, _ = g.Relist(t.Context()) })
-	require.Less(t, allocs, float64(pods), "a pod that has not changed is decoded")
+	require.Less(t, allocs, float64(pods), "an unchanged pod is decoded")
 }

@@ -16,27 +16,27 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// requests are the same request for the two forms of a list.
+// requests returns the same request for the two forms of a list, unary and streamed.
 type requests interface {
 	single() proto.Message
 	stream() proto.Message
 }
 
-// call is one of the two lists, in its two forms.
+// call does one of the two lists, unary or streamed.
 type call[M item] struct {
 	cfg     Config
 	options []grpc.CallOption
 	memory  *memory[M]
-	// single and stream are the methods: all in one message, or in several.
+	// single and stream are the gRPC methods: all items in one message, or in several.
 	single, stream string
-	// tooLarge is the size in bytes of the list that first was too large for one
-	// message; 0 while lists are not.
+	// tooLarge is the size in bytes of the first list that was too large for one
+	// message; 0 while lists are requested in one message.
 	tooLarge atomic.Int64
 }
 
-func newCall[M item](cfg Config, of layout[M], single, stream string) *call[M] {
+func newCall[M item](cfg Config, l layout[M], single, stream string) *call[M] {
 	return &call[M]{
-		cfg: cfg, memory: newMemory(of), single: single, stream: stream,
+		cfg: cfg, memory: newMemory(l), single: single, stream: stream,
 		options: []grpc.CallOption{
 			grpc.ForceCodecV2(codec{encoding.GetCodecV2(grpcproto.Name)}),
 			grpc.MaxCallRecvMsgSize(cfg.MaxMessageBytes),
@@ -44,8 +44,8 @@ func newCall[M item](cfg Config, of layout[M], single, stream string) *call[M] {
 	}
 }
 
-// list asks for one message as long as that can be, and then for a stream. It is
-// back to one message when the list is half as large as when that failed.
+// list requests one message until a list is too large for that, and then a stream. It
+// returns to one message when the list is at most half as large as the list that failed.
 func (c *call[M]) list(ctx context.Context, by requests) ([]M, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
@@ -58,10 +58,10 @@ func (c *call[M]) list(ctx context.Context, by requests) ([]M, error) {
 	a := c.memory.begin()
 	err := c.cfg.Conn.Invoke(ctx, c.single, by.single(), a, c.options...)
 	if err == nil {
-		return a.end(), nil
+		return a.finish(), nil
 	}
-	// The code for a message too large, be it that the runtime will not send it or
-	// that we will not read it.
+	// ResourceExhausted means that the message is too large for the runtime to send or
+	// for this client to receive.
 	if grpcstatus.Code(err) != codes.ResourceExhausted {
 		return nil, err
 	}
@@ -72,8 +72,8 @@ func (c *call[M]) list(ctx context.Context, by requests) ([]M, error) {
 	return items, streamErr
 }
 
-// listStream asks for a stream, and notes whether to do so again, given the size
-// of the list that was too large for one message, 0 if that is this one.
+// listStream requests a stream, and records whether to do so next time. tooLarge is the
+// size of the list that was too large for one message, or 0 if it is this one.
 func (c *call[M]) listStream(ctx context.Context, by requests, tooLarge int64) ([]M, error) {
 	a := c.memory.begin()
 	switch err := c.readStream(ctx, by.stream(), a); {
@@ -87,18 +87,18 @@ func (c *call[M]) listStream(ctx context.Context, by requests, tooLarge int64) (
 	case a.size <= tooLarge/2:
 		c.tooLarge.Store(0)
 	}
-	return a.end(), nil
+	return a.finish(), nil
 }
 
-// readStream has a receive a whole stream.
+// readStream passes all messages of a stream to a.
 func (c *call[M]) readStream(ctx context.Context, request proto.Message, a *answer[M]) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // frees a stream that was not read to its end
+	defer cancel() // releases a stream that was not read to its end
 	s, err := c.cfg.Conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, c.stream, c.options...)
 	if err != nil {
 		return err
 	}
-	// Where sending fails with EOF, receiving tells why.
+	// If sending fails with EOF, receiving returns the cause.
 	if err := s.SendMsg(request); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -114,17 +114,17 @@ func (c *call[M]) readStream(ctx context.Context, request proto.Message, a *answ
 	}
 }
 
-// receiver takes a message as it came, in buffers that are not its to keep.
+// receiver reads an encoded message from buffers that it must not retain.
 type receiver interface {
 	receive(message mem.BufferSlice) error
 }
 
-// codec encodes requests as gRPC does, and hands answers to their receivers.
+// codec encodes requests like gRPC's codec and passes encoded responses to their receivers.
 type codec struct{ encoding.CodecV2 }
 
 // Name implements encoding.CodecV2. It is empty because gRPC appends the name to the
-// content type of the call, and CRI-O closes a connection whose first call has another
-// content type than application/grpc, which is that of ordinary calls.
+// content type of the call. CRI-O closes a connection whose first call has a content type
+// other than application/grpc, that of ordinary calls.
 func (codec) Name() string { return "" }
 
 // Unmarshal implements encoding.CodecV2.

@@ -10,15 +10,15 @@ import (
 
 // Config configures a [Lister].
 type Config struct {
-	// Conn is a connection to the runtime, such as a *grpc.ClientConn, which stays
-	// the caller's to close. It must honour call options: a stub that fills in
-	// answers by itself will not do. Required.
+	// Conn is a connection to the runtime, such as a *grpc.ClientConn. The caller closes
+	// it. It must honour call options: a stub that fills in responses without the codec
+	// of the call does not work. Required.
 	Conn grpc.ClientConnInterface
 	// MaxMessageBytes is the size of the largest message that is accepted. Default
-	// 16 MiB, which is also the most that containerd sends unless told otherwise.
+	// 16 MiB, which is also containerd's default limit for sending.
 	MaxMessageBytes int
-	// Timeout bounds a list whose context has no deadline, in real time: there is no
-	// CRI client in between that would. Default 2m, the kubelet's for these calls.
+	// Timeout limits a list whose context has no deadline, in real time, like the timeout
+	// of a CRI client. Default 2m, the kubelet's for these calls.
 	Timeout time.Duration
 }
 

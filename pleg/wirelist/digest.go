@@ -8,16 +8,16 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// errFieldNumber is what is wrong with a number above those of protobuf.
+// errFieldNumber is the error of a field number above protobuf's maximum.
 var errFieldNumber = errors.New("invalid field number")
 
-// Field numbers of the answers, equal in all four, and of both kinds of items.
+// Field numbers of the items in all four responses, and of the ID in both kinds of items.
 const (
 	itemsField = 1
 	idField    = 1
 )
 
-// layout is what has to be known of one kind of item.
+// layout describes one kind of item.
 type layout[M item] struct {
 	// state, labels and annotations are field numbers.
 	state, labels, annotations protowire.Number
@@ -43,23 +43,23 @@ func containerLayout() layout[*runtimeapi.Container] {
 	}
 }
 
-// digest stands for the bytes of an item, whatever the order of its labels and
-// annotations: runtimes send those in another order each time. Where the digests
-// of two items with one id are equal, so are the items, but for one chance in 2^64
-// that the hashes lie. About the state they cannot: it is here as it is.
+// digest identifies the contents of an item. It does not depend on the order of labels and
+// annotations, because runtimes send them in another order each time. If two items with the
+// same ID have equal digests, the items are equal, except for hash collisions, with a
+// probability of 2^-64. The state is included unhashed, so it always differs if they do.
 type digest struct {
 	state uint64
-	// inOrder is the hash of all fields that are no pairs, ofPairs the sum of the
-	// hashes of the labels and annotations, of which there are pairs.
+	// inOrder is the hash of all fields except labels and annotations, ofPairs is the sum
+	// of the hashes of the labels and annotations, and pairs is their number.
 	inOrder, ofPairs uint64
 	pairs            int
 }
 
-// digest returns the id, as part of b, and the digest of an item. It checks
-// nothing but where the fields end: what is made of the same fields as an item
-// that was decoded before is as valid as that. If ok is false, it could not tell.
+// digest returns the ID, as a slice of b, and the digest of an item. It only checks where
+// the fields end: an item with the same fields as a decoded one is as valid as that one.
+// If ok is false, the item could not be read and must be decoded.
 func (l *layout[M]) digest(seed maphash.Seed, b []byte) (id []byte, d digest, ok bool) {
-	rest := 0 // where what is not in the digest yet begins
+	rest := 0 // start of the fields that are not in the digest yet
 	for at := 0; at < len(b); {
 		num, typ, tag := protowire.ConsumeTag(b[at:])
 		if tag < 0 {

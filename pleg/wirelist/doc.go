@@ -1,83 +1,84 @@
-// Package wirelist lists the sandboxes and containers of a CRI runtime without
-// decoding what has not changed.
+// Package wirelist lists the sandboxes and containers of a CRI runtime without decoding
+// unchanged items.
 //
 // # What it does
 //
-// An agent asks for the same two lists every second, and mostly gets what it got
-// before: decoding them is most of the cost of an idle node. A [Lister] reads the
-// answers as bytes. It remembers the messages of the newest lists, each with a
-// digest of its bytes; an item with the same id, state and digest is handed out as
-// the message that it was, and only the others are decoded, by the ordinary
-// decoder. Labels and annotations may come in any order, and so may items.
+// An agent requests the same two lists every second, and usually they have not changed.
+// Decoding them is most of the cost of an idle node. A [Lister] reads the encoded
+// responses. It stores the messages of the newest lists, each with a digest of its bytes.
+// For an item with the same ID, state and digest it returns the stored message. It decodes
+// only the others, with the standard decoder. Labels, annotations and items may be in any
+// order.
 //
 // # What you supply
 //
-// A connection to the runtime, usually the one that the CRI client has:
+// A connection to the runtime, usually that of the CRI client:
 //
 //	conn, err := grpc.NewClient("unix:///run/containerd/containerd.sock", …)
 //	lists, err := wirelist.New(wirelist.Config{Conn: conn})
 //
-// What is left of the cost is gRPC's. Dialled with grpc.WithStaticStreamWindowSize
-// and grpc.WithStaticConnWindowSize of some MiB, it need not measure the bandwidth of
-// a socket, which spares a few allocations.
+// The remaining cost is that of gRPC. With the dial options grpc.WithStaticStreamWindowSize
+// and grpc.WithStaticConnWindowSize of some MiB, gRPC does not measure the bandwidth of the
+// socket, which saves a few allocations.
 //
-// Lister has two methods of cri.RuntimeService of k8s.io/cri-api, with their
-// signatures, so it goes wherever only lists are asked for. The user declares
+// Lister has two methods of cri.RuntimeService of k8s.io/cri-api, with their signatures, so
+// it fits wherever only lists are needed. The user declares
 //
 //	type Lister interface {
 //		ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
 //		ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
 //	}
 //
-// and takes either a Lister or any CRI client. That the answers are whole messages,
-// not a lean type of our own, is what keeps one set of rules about pods and labels,
-// the user's, whichever it is. It costs memory: about what one ordinary list costs
-// while it is looked at, 4.5 MB for 500 pods, is kept.
+// and accepts either a Lister or any CRI client. Because the results are complete CRI
+// messages and not a type of this package, the user needs only one implementation of its
+// rules about pods and labels. This costs memory: the stored messages need about as much as
+// one ordinary list while it is in use, 4.5 MB for 500 pods.
 //
-// Give it to one user, who asks with one filter, and let lists of a single pod go
-// through the ordinary client: a list with another filter is right, but it takes
-// the place of what is remembered.
+// Use a Lister for one user that always sets the same filter, and list single pods with the
+// ordinary client. A list with another filter is correct, but it replaces the stored
+// messages.
 //
 // # What it guarantees
 //
-//  1. The items are those of the ordinary decoder, field by field, unknown ones
-//     included, and what that refuses is refused. So is their order, but for 3. That
-//     two different items with one id and one state are taken for the same has a
-//     chance of one in 2^64 per change; two states never are.
-//  2. What is returned is never written to again. Callers must not write to it
-//     either, as it is handed out again.
-//  3. A list with the items of the one before is the same slice, in the same order
-//     even if it came in another, as containerd's do. It costs no allocation but
-//     the call's.
-//  4. With an error there is no list. What was remembered remains.
-//  5. A list too large for one message is asked for as a stream (KEP-5825), from
-//     then on at once, until it is half as large. A stream that breaks is an error,
-//     not half a list. If the runtime has no streams the error is [ErrTooLarge],
-//     and every list is tried anew.
-//  6. On the wire a list is the call that an ordinary client makes, so that containerd
-//     and CRI-O accept it as the first one of a connection.
+//  1. The items equal those of the standard decoder, field by field, including unknown
+//     fields. What the standard decoder rejects is rejected. The order is the same, except
+//     as in 3. The probability that a changed item with the same ID and state is taken for
+//     unchanged is 2^-64 per change; a changed state is always found.
+//  2. The lister never modifies what it has returned. Callers must not modify it either,
+//     because later calls return it again.
+//  3. If a list has the same items as the previous one, the result is the same slice in the
+//     same order, even if the response has another order, as those of containerd do. Such a
+//     list allocates nothing except for the call itself.
+//  4. With an error there is no list. The stored messages remain.
+//  5. A list that is too large for one message is requested as a stream (KEP-5825), and so
+//     are the following lists until one is at most half as large. A stream that breaks is
+//     an error, not a partial list. If the runtime does not support streams, the error is
+//     [ErrTooLarge], and the next list is requested in one message again.
+//  6. On the wire, a list is the same call as an ordinary client's, so containerd and CRI-O
+//     accept it as the first call of a connection.
 //
 // # Goroutines and locking
 //
-// There are no goroutines but those of the connection. A lock for each kind of list
-// is held while an answer is read, not while it is awaited, so lists may be asked
-// for at the same time. A call ends when its context does.
+// The package starts no goroutines; those of the connection are gRPC's. There is one lock
+// for each kind of list. It is held while a response is read, not while waiting for it, so
+// lists may be requested concurrently. A call ends when its context is done.
 //
 // # Differences from the kubelet
 //
 //   - The kubelet decodes every item of every list, and parses its annotations.
-//   - It asks for streams only behind the feature gate CRIListStreaming, and then
-//     always. Here a list that fits is asked for in one message.
-//   - Above 16 MiB each of its relists fails; here that has a name.
+//   - The kubelet requests streams only behind the feature gate CRIListStreaming, and then
+//     always. Here a list that fits is requested in one message.
+//   - In the kubelet every relist above 16 MiB fails; here the error is ErrTooLarge if the
+//     runtime does not support streams.
 //
-// The baseline is kubelet 1.36. The messages of both lists are the same in cri-api
-// v0.36 and v0.37. A newer runtime's fields, unknown to the cri-api of this build,
-// are kept and compared like all others.
+// The baseline is kubelet 1.36. The messages of both lists are the same in cri-api v0.36
+// and v0.37. Fields of a newer runtime that the cri-api of this build does not know are
+// preserved and compared like all others.
 //
 // # Testing your code with it
 //
-// Code that takes the interface above needs no Lister in its tests: any fake with
-// these methods will do, such as the Node of package fakecri. To have the Lister in
-// the loop, let that node serve a unix socket. A connection that fills in answers
-// by itself, without asking the codec of the call, does not work.
+// Code that accepts the interface above needs no Lister in its tests: any fake with these
+// methods works, such as the Node of package fakecri. To include the Lister in a test,
+// serve that node on a unix socket. A connection that fills in responses itself, without
+// the codec of the call, does not work.
 package wirelist

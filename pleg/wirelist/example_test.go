@@ -82,11 +82,11 @@ func ExampleLister() {
 	run("web")
 	db := run("db")
 	look()
-	look() // nothing is decoded
+	look() // no item is decoded
 	if err := runtime.StopPodSandbox(ctx, db); err != nil {
 		fmt.Println(err)
 	}
-	look() // one is
+	look() // one item is decoded
 	// Output:
 	// web SANDBOX_READY false
 	// db SANDBOX_READY false

@@ -7,9 +7,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The lister and the ordinary decoder are fed the same bytes, in a row of lists in
-// which each may be taken for one before: both must refuse the same answers and
-// make the same items of the others.
+// The lister and the ordinary decoder decode the same bytes, in a sequence of lists that may
+// look like earlier ones: both must reject the same responses and decode the others to the
+// same items.
 
 func FuzzListPodSandbox(f *testing.F) {
 	fuzz(f, func(b *bed, answer []byte) bool { return b.sandboxes(answer) != nil })

@@ -22,7 +22,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// The one user that it was made for takes it as it is.
+// A generator accepts a Lister without an adapter.
 var _ pleg.Lister = (*wirelist.Lister)(nil)
 
 // narrow is a connection on which a list of thirty pods fits into a stream only.
@@ -39,10 +39,10 @@ func (streamless) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.C
 	return nil, grpcstatus.Error(codes.Unimplemented, "unknown method")
 }
 
-// A node whose lists outgrow one message: a generator sees all that happens if the
-// runtime streams, and else what it is asked to look at. In the kubelet each relist
-// fails from then on.
-func TestAGeneratorOnAListThatOutgrowsAMessage(t *testing.T) {
+// The lists of a node become too large for one message. A generator finds all changes if the
+// runtime streams, and otherwise those of requested pods. In the kubelet each relist fails
+// from then on.
+func TestGenerator_ListOutgrowsOneMessage(t *testing.T) {
 	t.Parallel()
 	for name, streams := range map[string]bool{"streamed": true, "degraded": false} {
 		t.Run(name, func(t *testing.T) {
@@ -84,8 +84,8 @@ func TestAGeneratorOnAListThatOutgrowsAMessage(t *testing.T) {
 	}
 }
 
-// The generator learns the same of the same node, whoever lists it.
-func TestAGeneratorLearnsTheSameFromEitherLister(t *testing.T) {
+// The generator finds the same changes of a node with either lister.
+func TestGenerator_SameResultsWithEitherLister(t *testing.T) {
 	t.Parallel()
 	node, conn := serveNode(t)
 	var told [2][]pleg.Event

@@ -52,8 +52,8 @@ func (*canned) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.Call
 	return nil, errors.New("no streams here")
 }
 
-// bed has a lister read what the test says, and holds each answer against that of
-// the ordinary way.
+// bed passes responses to a lister and compares each result with that of the ordinary
+// decoder.
 type bed struct {
 	tb   testing.TB
 	conn *canned
@@ -111,8 +111,7 @@ func equal[M proto.Message](tb testing.TB, want, got []M, wantErr, err error) []
 	return got
 }
 
-// inOrder returns a copy in an order of the items' own: that of lists may be an
-// earlier one's.
+// inOrder returns a copy sorted by item, because a list may have the order of an earlier one.
 func inOrder[M proto.Message](list []M) []M {
 	byText := map[string][]M{}
 	for _, m := range list {

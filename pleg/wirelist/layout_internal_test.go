@@ -10,8 +10,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// With a wrong number lists would still be right, and items decoded for nothing.
-func TestFieldNumbersAreThoseOfTheAPI(t *testing.T) {
+// With a wrong field number lists would still be correct, but items would be decoded in vain.
+func TestLayout_FieldNumbersMatchTheAPI(t *testing.T) {
 	t.Parallel()
 	items := map[string]protoreflect.FieldDescriptor{}
 	for of, m := range map[protoreflect.Name]proto.Message{
@@ -47,8 +47,8 @@ func checkLayout[M item](t *testing.T, l layout[M], single, streamed protoreflec
 	require.Equal(t, 2, maps, "a map that the digest has in order makes its items look changed")
 }
 
-// Lists of different states differ whatever the hashes say.
-func TestTheDigestHasTheStateItself(t *testing.T) {
+// Items with different states have different digests, even with a hash collision.
+func TestDigest_ContainsTheState(t *testing.T) {
 	t.Parallel()
 	check := func(b []byte, id []byte, d digest, ok bool) {
 		t.Helper()

@@ -20,89 +20,88 @@ type item interface {
 	GetId() string
 }
 
-// memory keeps the items of the newest list of one kind, decoded. What it keeps is
-// true of any list with the same bytes, so one that fails halfway does no harm.
+// memory contains the decoded items of the newest list of one kind. An item is valid for
+// every list that contains the same bytes, so a list that fails halfway does no harm.
 type memory[M item] struct {
-	of   layout[M]
-	seed maphash.Seed
+	layout layout[M]
+	seed   maphash.Seed
 
-	mu    sync.Mutex // held while an answer is read, not while it is awaited
-	known map[string]*entry[M]
-	turn  uint64 // counts the lists begun
-	last  []M    // what the newest list returned
-	spare []M    // memory for the items of the next one
-	// scratch holds what the buffers of an answer cut in two.
+	mu         sync.Mutex // held while a response is read, not while waiting for it
+	known      map[string]*entry[M]
+	generation uint64 // counts the lists begun
+	last       []M    // the result of the newest list
+	reusable   []M    // memory for the items of the next list
+	// scratch is memory for a field that is split between two buffers of a response.
 	scratch []byte
 }
 
 // entry is a known item.
 type entry[M item] struct {
-	message M
-	digest  digest
-	turn    uint64 // of the list that had it last
-	at      int    // its place in that list
-	kept    int    // its place in memory.last
+	message    M
+	digest     digest
+	generation uint64 // of the last list that contained the item
+	index      int    // the item's index in that list
+	lastIndex  int    // the item's index in memory.last
 }
 
-func newMemory[M item](of layout[M]) *memory[M] {
-	return &memory[M]{of: of, seed: maphash.MakeSeed(), known: map[string]*entry[M]{}}
+func newMemory[M item](l layout[M]) *memory[M] {
+	return &memory[M]{layout: l, seed: maphash.MakeSeed(), known: map[string]*entry[M]{}}
 }
 
-// answer is a list being received, in one part or several.
+// answer is a list that is being received, in one message or several.
 type answer[M item] struct {
-	memory *memory[M]
-	turn   uint64
-	size   int64 // in bytes, so far
-	seen   int   // entries, each counted once
-	items  []M
-	// last is the list before, and news says that this one has other items.
-	last []M
-	news bool
+	memory     *memory[M]
+	generation uint64
+	size       int64 // in bytes, so far
+	seen       int   // number of known items, each counted once
+	items      []M
+	// last is the previous list; changed means that this one has other items.
+	last    []M
+	changed bool
 }
 
 // begin starts a list.
 func (m *memory[M]) begin() *answer[M] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.turn++
-	a := &answer[M]{memory: m, turn: m.turn, items: m.spare[:0], last: m.last}
-	m.spare = nil // another list may begin before this one ends
+	m.generation++
+	a := &answer[M]{memory: m, generation: m.generation, items: m.reusable[:0], last: m.last}
+	m.reusable = nil // another list may begin before this one is finished
 	if cap(a.items) < len(a.last) {
 		a.items = make([]M, 0, len(a.last))
 	}
 	return a
 }
 
-// receive implements receiver for one part of the list.
+// receive implements receiver for one message of the list.
 func (a *answer[M]) receive(part mem.BufferSlice) error {
 	m := a.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	cut := m.scratch[:0] // a field that goes on in the next buffer
+	partial := m.scratch[:0] // a field that continues in the next buffer
 	for _, buffer := range part {
 		b := buffer.ReadOnlyData()
 		a.size += int64(len(b))
-		if len(cut) > 0 {
-			cut = append(cut, b...)
-			b = cut
+		if len(partial) > 0 {
+			partial = append(partial, b...)
+			b = partial
 		}
 		rest, err := a.readFields(b)
 		if err != nil {
 			return err
 		}
-		if len(cut) == 0 || len(rest) < len(cut) {
-			cut = append(cut[:0], rest...)
+		if len(partial) == 0 || len(rest) < len(partial) {
+			partial = append(partial[:0], rest...)
 		}
 	}
-	if len(cut) > 0 {
+	if len(partial) > 0 {
 		return io.ErrUnexpectedEOF
 	}
-	m.scratch = cut
+	m.scratch = partial
 	return nil
 }
 
-// readFields reads the fields of an answer as far as b has the whole of them, and
-// returns the rest of b.
+// readFields reads the complete fields of a response in b, and returns the remaining bytes.
 func (a *answer[M]) readFields(b []byte) (rest []byte, err error) {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeField(b)
@@ -125,20 +124,20 @@ func (a *answer[M]) readFields(b []byte) (rest []byte, err error) {
 	return nil, nil
 }
 
-// read adds an item, which it decodes unless it is known.
+// read adds an item. It decodes the item unless it is known.
 func (a *answer[M]) read(b []byte) error {
 	m := a.memory
-	id, d, ok := m.of.digest(m.seed, b)
+	id, d, ok := m.layout.digest(m.seed, b)
 	e := m.known[string(id)]
 	if !ok || e == nil || e.digest != d {
-		message := m.of.empty()
+		message := m.layout.empty()
 		if err := proto.Unmarshal(b, message); err != nil {
 			return err
 		}
-		// Where an item has a key twice, the order of the pairs matters, which the
-		// digest does not know.
-		if !ok || d.pairs != m.of.pairs(message) {
-			a.items, a.news = append(a.items, message), true
+		// If an item contains a key twice, the order of its pairs matters, which the
+		// digest does not include.
+		if !ok || d.pairs != m.layout.pairs(message) {
+			a.items, a.changed = append(a.items, message), true
 			return nil
 		}
 		if e == nil {
@@ -147,35 +146,36 @@ func (a *answer[M]) read(b []byte) error {
 		}
 		e.message, e.digest = message, d
 	}
-	// Each entry counts once: as many as the last list had, all of them from it, are
-	// that list.
-	if e.turn >= a.turn || e.kept >= len(a.last) || a.last[e.kept] != e.message {
-		a.news = true
+	// Each entry counts once, so this list equals the last one if it has the same number of
+	// items and all of them are in the last list.
+	if e.generation >= a.generation || e.lastIndex >= len(a.last) || a.last[e.lastIndex] != e.message {
+		a.changed = true
 	}
-	if e.turn < a.turn {
-		e.turn, e.at = a.turn, len(a.items)
+	if e.generation < a.generation {
+		e.generation, e.index = a.generation, len(a.items)
 		a.seen++
 	}
 	a.items = append(a.items, e.message)
 	return nil
 }
 
-// end returns the items, which is the list before if that has the same, and forgets
-// what the list no longer has, unless a list that began later has it.
-func (a *answer[M]) end() []M {
+// finish returns the items. If the previous list has the same ones, it returns that slice.
+// It deletes known items that this list does not contain, unless a list that began later
+// does.
+func (a *answer[M]) finish() []M {
 	m := a.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if a.seen < len(m.known) {
-		maps.DeleteFunc(m.known, func(_ string, e *entry[M]) bool { return e.turn < a.turn })
+		maps.DeleteFunc(m.known, func(_ string, e *entry[M]) bool { return e.generation < a.generation })
 	}
-	if !a.news && len(a.items) == len(a.last) {
+	if !a.changed && len(a.items) == len(a.last) {
 		clear(a.items)
-		m.spare = a.items
+		m.reusable = a.items
 		return a.last
 	}
 	for _, e := range m.known {
-		e.kept = e.at
+		e.lastIndex = e.index
 	}
 	m.last = slices.Clip(a.items)
 	return m.last

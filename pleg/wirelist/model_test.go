@@ -14,9 +14,9 @@ import (
 	"github.com/kubeparts/kubeparts/pleg/wirelist"
 )
 
-// A node lives a random life. After each step the lister must tell what the
-// ordinary way tells, and what it told before must be as it was.
-func TestRandomLives(t *testing.T) {
+// A node changes at random. After each step the lister must return what the ordinary client
+// returns, and its earlier results must not have changed.
+func TestLister_RandomChanges(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -39,7 +39,7 @@ func TestRandomLives(t *testing.T) {
 	}
 }
 
-// live does one thing to a node and returns the containers that it does not have.
+// live makes one change to a node and returns the containers that it does not have.
 func live(rnd *rand.Rand, node *runtimeapi.ListContainersResponse, spare []*runtimeapi.Container) []*runtimeapi.Container {
 	all := node.Containers
 	at := rnd.IntN(max(len(all), 1))
@@ -66,7 +66,7 @@ func live(rnd *rand.Rand, node *runtimeapi.ListContainersResponse, spare []*runt
 	return spare
 }
 
-// Lists may be asked for at the same time, be of different things, and in any order.
+// Lists may be requested concurrently, with different filters and in any order.
 func TestConcurrentLists(t *testing.T) {
 	t.Parallel()
 	boxes, _ := node(20)

@@ -26,7 +26,7 @@ func newLister(tb testing.TB, cfg wirelist.Config) *wirelist.Lister {
 }
 
 // A whole runtime, listed both ways.
-func TestARuntimeOnASocket(t *testing.T) {
+func TestLister_RuntimeOnASocket(t *testing.T) {
 	t.Parallel()
 	runtime, conn := serveNode(t)
 	ctx := t.Context()
@@ -118,7 +118,7 @@ func (r *large) methods() map[string]handler {
 	}
 }
 
-func TestALargeListIsStreamed(t *testing.T) {
+func TestLister_LargeListIsStreamed(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]grpc.ServerOption{
 		"not sent": {grpc.MaxSendMsgSize(30_000)},
@@ -139,7 +139,7 @@ func TestALargeListIsStreamed(t *testing.T) {
 				return got
 			}
 			first := list(1, 1)
-			require.Same(t, &first[0], &list(1, 2)[0], "not decoded again, nor asked for in one message")
+			require.Same(t, &first[0], &list(1, 2)[0], "not decoded again and not requested in one message")
 			require.True(t, proto.Equal(filter, r.filter.Load()))
 
 			_, r.all = node(3) // small again
@@ -149,7 +149,7 @@ func TestALargeListIsStreamed(t *testing.T) {
 	}
 }
 
-func TestAStreamThatBreaksIsNoList(t *testing.T) {
+func TestLister_BrokenStreamIsAnError(t *testing.T) {
 	t.Parallel()
 	r := &large{}
 	_, r.all = node(20)
@@ -166,8 +166,8 @@ func TestAStreamThatBreaksIsNoList(t *testing.T) {
 	}
 	require.Equal(t, codes.Internal, grpcstatus.Code(fails(codes.Internal)))
 	require.Equal(t, codes.Unavailable, grpcstatus.Code(fails(codes.Unavailable)))
-	require.EqualValues(t, 1, r.single.Load(), "once too large, that is not tried again")
-	require.Equal(t, codes.Unimplemented, grpcstatus.Code(fails(codes.Unimplemented)), "it has no streams any more")
+	require.EqualValues(t, 1, r.single.Load(), "a list that was too large is not requested in one message again")
+	require.Equal(t, codes.Unimplemented, grpcstatus.Code(fails(codes.Unimplemented)), "the runtime has no streams any more")
 	require.ErrorIs(t, fails(codes.Unimplemented), wirelist.ErrTooLarge)
 	r.cut.Store(nil)
 	again, err := l.ListContainers(t.Context(), nil)
@@ -175,7 +175,7 @@ func TestAStreamThatBreaksIsNoList(t *testing.T) {
 	require.Same(t, &first[0], &again[0])
 }
 
-func TestALargeListWithoutStreams(t *testing.T) {
+func TestLister_LargeListWithoutStreams(t *testing.T) {
 	t.Parallel()
 	boxes, _ := node(50)
 	var small atomic.Bool
@@ -201,7 +201,7 @@ func TestALargeListWithoutStreams(t *testing.T) {
 }
 
 // The default limit is that of the kubelet and of containerd, not gRPC's own.
-func TestTheDefaultLimitIs16MiB(t *testing.T) {
+func TestLister_DefaultLimitIs16MiB(t *testing.T) {
 	t.Parallel()
 	var size atomic.Int64
 	l := newLister(t, wirelist.Config{Conn: serve(t, map[string]handler{
@@ -217,17 +217,17 @@ func TestTheDefaultLimitIs16MiB(t *testing.T) {
 	require.ErrorIs(t, err, wirelist.ErrTooLarge)
 }
 
-func TestMalformedAnswersOnASocket(t *testing.T) {
+func TestLister_MalformedResponsesOnASocket(t *testing.T) {
 	t.Parallel()
 	l := newLister(t, wirelist.Config{Conn: serve(t, map[string]handler{
 		listSandboxes: func([]byte) ([][]byte, error) { return [][]byte{{0x0a, 9}}, nil },
 	})})
 	_, err := l.ListPodSandbox(t.Context(), nil)
-	require.Equal(t, codes.Internal, grpcstatus.Code(err), "as gRPC has it")
+	require.Equal(t, codes.Internal, grpcstatus.Code(err), "gRPC's text")
 	require.ErrorContains(t, err, "failed to unmarshal the received message")
 }
 
-func TestListsEnd(t *testing.T) {
+func TestLister_ListsEnd(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
 	stuck := func([]byte) ([][]byte, error) {

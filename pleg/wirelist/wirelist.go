@@ -9,25 +9,26 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ErrTooLarge says that a list does not fit into one message and that the runtime
-// cannot send it in several. Fewer dead containers help, or a runtime that has the
-// streamed lists of KEP-5825. Test for it with errors.Is; the runtime's or gRPC's
-// own words are wrapped beside it.
+// ErrTooLarge means that a list does not fit into one message and that the runtime
+// cannot send it in several. Removing dead containers helps, or a runtime with the
+// streamed lists of KEP-5825. Test for it with errors.Is; the error also wraps that of the
+// runtime or of gRPC.
 var ErrTooLarge = errors.New("the list exceeds the largest message and the runtime does not stream lists")
 
-// Lister lists the sandboxes and containers of a runtime like any CRI client, and
-// decodes only those that differ from what it was last told. Make one with [New].
-// Its methods may be called concurrently, and nothing is locked during a call.
+// Lister lists the sandboxes and containers of a runtime like any CRI client, but
+// decodes only the items that have changed since the last list. Create it with [New].
+// Its methods are safe for concurrent use, and no lock is held during a call.
 //
-// It remembers the items of the newest list of each kind: it serves one caller that
-// asks for the same again and again. Another filter gets right answers too, but
-// this and the next list are decoded whole.
+// It stores the items of the newest list of each kind. It is meant for one caller that
+// always uses the same filter. A list with another filter is correct too, but that list
+// and the next one are decoded completely.
 type Lister struct {
 	sandboxes  *call[*runtimeapi.PodSandbox]
 	containers *call[*runtimeapi.Container]
 }
 
-// New returns a lister. Nothing is sent before the first list.
+// New returns a lister, or an error if cfg is invalid. It sends nothing before the first
+// list.
 func New(cfg Config) (*Lister, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("wirelist: invalid config: %w", err)
@@ -41,18 +42,18 @@ func New(cfg Config) (*Lister, error) {
 	}, nil
 }
 
-// ListPodSandbox returns the sandboxes that pass the filter, all if it is nil, in
-// the runtime's order when there is any news. The slice and the messages may be handed
-// out again by later calls, and must not be modified: an unchanged item is the same
-// message, and a list with the same items the same slice, whatever order the runtime
-// sends them in. They are never written to once returned.
+// ListPodSandbox returns the sandboxes that match the filter, or all if it is nil. The
+// caller must not modify the slice or the messages, because later calls may return them
+// again: an unchanged item is the same message, and a list with the same items is the same
+// slice in the same order, even if the runtime's order differs. Otherwise the order is the
+// runtime's. The lister never modifies what it has returned.
 //
-// Errors are gRPC's, with their status, or [ErrTooLarge]; with one there are no items.
+// Errors are gRPC status errors or [ErrTooLarge]; with an error there are no items.
 func (l *Lister) ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
 	return l.sandboxes.list(ctx, sandboxesBy{filter})
 }
 
-// ListContainers is [Lister.ListPodSandbox] for containers, in all states.
+// ListContainers is like [Lister.ListPodSandbox], for containers in all states.
 func (l *Lister) ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
 	return l.containers.list(ctx, containersBy{filter})
 }

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// lister is what a user of the lists declares: either will do.
+// lister is the interface that a user of the lists declares. Both implement it.
 type lister interface {
 	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
 	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
@@ -37,7 +37,7 @@ var (
 	_ lister = cri.RuntimeService(nil)
 )
 
-func TestConfigNamesAllThatIsWrong(t *testing.T) {
+func TestConfig_ReportsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := wirelist.New(wirelist.Config{MaxMessageBytes: -1, Timeout: -time.Second})
 	require.EqualError(t, err, "wirelist: invalid config: field Conn is required\n"+
@@ -45,7 +45,7 @@ func TestConfigNamesAllThatIsWrong(t *testing.T) {
 	require.NoError(t, wirelist.Config{Conn: &canned{}}.Validate())
 }
 
-func TestAnUnchangedListIsTheSameSlice(t *testing.T) {
+func TestLister_UnchangedListIsTheSameSlice(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	boxes, containers := node(20)
@@ -57,7 +57,7 @@ func TestAnUnchangedListIsTheSameSlice(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatChangedIsNew(t *testing.T) {
+func TestLister_OnlyChangedItemsAreNew(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*runtimeapi.PodSandbox, *runtimeapi.Container){
 		"state": func(b *runtimeapi.PodSandbox, c *runtimeapi.Container) {
@@ -107,14 +107,14 @@ func TestOnlyWhatChangedIsNew(t *testing.T) {
 			for i := range nextContainers {
 				require.Equal(t, i != 5, firstContainers[i] == nextContainers[i], i)
 			}
-			require.True(t, proto.Equal(kept[0], first[2]), "what was handed out was written to")
-			require.True(t, proto.Equal(kept[1], firstContainers[5]), "what was handed out was written to")
+			require.True(t, proto.Equal(kept[0], first[2]), "a returned item was modified")
+			require.True(t, proto.Equal(kept[1], firstContainers[5]), "a returned item was modified")
 		})
 	}
 }
 
 // containerd keeps both in maps: with each list another order.
-func TestAListInAnotherOrderIsTheSameSlice(t *testing.T) {
+func TestLister_OtherOrderIsTheSameSlice(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	boxes, _ := node(9)
@@ -125,15 +125,15 @@ func TestAListInAnotherOrderIsTheSameSlice(t *testing.T) {
 	boxes.Items[3].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 	next := b.sandboxes(encode(boxes))
 	for i := range first {
-		require.Equal(t, i != 5, first[i] == next[8-i], "a list with news has its own order")
+		require.Equal(t, i != 5, first[i] == next[8-i], "a changed list has the runtime's order")
 	}
-	require.Equal(t, boxes.Items[8].GetId(), first[0].GetId(), "the list handed out before was reordered")
+	require.Equal(t, boxes.Items[8].GetId(), first[0].GetId(), "the returned list was reordered")
 	slices.Reverse(boxes.Items)
 	require.Same(t, &next[0], &b.sandboxes(encode(boxes))[0])
 }
 
 // The same number of known items is not the same list.
-func TestAListWithAnItemTwiceIsAnotherList(t *testing.T) {
+func TestLister_DuplicateItemIsAnotherList(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	boxes, _ := node(3)
@@ -147,7 +147,7 @@ func TestAListWithAnItemTwiceIsAnotherList(t *testing.T) {
 	b.sandboxes(encode(boxes))
 }
 
-func TestListsGrowAndShrink(t *testing.T) {
+func TestLister_GrowingAndShrinkingLists(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	all, _ := node(10)
@@ -158,12 +158,12 @@ func TestListsGrowAndShrink(t *testing.T) {
 	require.NotNil(t, first[4])
 	again := b.sandboxes(encode(all))
 	require.Same(t, first[3], again[3])
-	require.NotSame(t, first[4], again[4], "what is gone is forgotten")
+	require.NotSame(t, first[4], again[4], "removed pods are deleted")
 	require.Empty(t, b.sandboxes(nil))
 	require.NotSame(t, again[0], b.sandboxes(encode(all))[0])
 }
 
-func TestAFailedListForgetsNothing(t *testing.T) {
+func TestLister_FailedListKeepsItems(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	boxes, _ := node(5)
@@ -175,8 +175,8 @@ func TestAFailedListForgetsNothing(t *testing.T) {
 	require.Same(t, &first[0], &again[0])
 }
 
-// Items as only a strange runtime sends them.
-func TestStrangeItems(t *testing.T) {
+// Items that only an unusual runtime sends.
+func TestLister_StrangeItems(t *testing.T) {
 	t.Parallel()
 	app := func(v string) []byte { return field(5, append(text(1, "app"), text(2, v)...)) }
 	for name, answers := range map[string][][]byte{
@@ -200,7 +200,7 @@ func TestStrangeItems(t *testing.T) {
 		"labels among other fields":         {field(1, text(1, "a"), app("x"), text(7, "r")), field(1, text(1, "a"), text(7, "r"), app("x"))},
 		"a group":                           {field(1, text(1, "a"), group(20, group(21, number(1, 1)))), field(1, text(1, "a"), group(20))},
 		"fixed numbers":                     {field(1, []byte{20<<3&0x7f | 1 | 0x80, 1, 1, 2, 3, 4, 5, 6, 7, 8}), field(1, []byte{9<<3 | 5, 1, 2, 3, 4})},
-		"a long way to say little":          {field(1, []byte{0x8a, 0x80, 0x00, 0x81, 0x00, 'a'}), field(1, text(1, "a"))},
+		"an overlong encoding":              {field(1, []byte{0x8a, 0x80, 0x00, 0x81, 0x00, 'a'}), field(1, text(1, "a"))},
 		"an empty label":                    {field(1, field(5)), field(1, field(6)), field(1, field(5), field(6))},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestStrangeItems(t *testing.T) {
 	}
 }
 
-func TestMalformedAnswers(t *testing.T) {
+func TestLister_MalformedResponses(t *testing.T) {
 	t.Parallel()
 	for name, answer := range malformed() {
 		t.Run(name, func(t *testing.T) {
@@ -266,7 +266,7 @@ func malformed() map[string][]byte {
 }
 
 // The cost of an unchanged list does not depend on its length.
-func TestNothingIsAllocatedForWhatDidNotChange(t *testing.T) {
+func TestLister_UnchangedListAllocatesNothing(t *testing.T) {
 	conn := &canned{answers: map[string]mem.BufferSlice{}}
 	l, err := wirelist.New(wirelist.Config{Conn: conn})
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ func yamlOf(name, image string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec:\n  containers: [{name: c, image: \"" + image + "\"}]\n"
 }
 
-// bed is a folder, a Directory on it, and what the Directory has told.
+// bed is a folder, a Directory that reads it, and the recorded problems.
 type bed struct {
 	*podsource.Directory
 	t     *testing.T
@@ -82,7 +82,8 @@ func (b *bed) requirePods(want ...string) podsource.Result {
 	return res
 }
 
-// requireTold wants these problems to have come and gone since the last call.
+// requireTold requires that exactly these problems appeared (+) or were resolved (-) since
+// the last call.
 func (b *bed) requireTold(want ...string) {
 	b.t.Helper()
 	require.Equal(b.t, want, b.told)

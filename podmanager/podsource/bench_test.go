@@ -59,7 +59,8 @@ func BenchmarkLoadFirst(b *testing.B) {
 }
 
 // From the end of a write to the call of set, in a folder that is watched. Most of it is
-// the pause that keeps a pass from looking at half a save. The aim: within 100 ms.
+// the delay that keeps a pass from reading an incomplete file. The goal is less than 100
+// ms.
 func BenchmarkEditToSet(b *testing.B) {
 	for _, n := range []int{10, 1000} {
 		b.Run(fmt.Sprintf("manifests=%d", n), func(b *testing.B) {

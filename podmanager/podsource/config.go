@@ -13,32 +13,32 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// DirectoryConfig says which folder a [Directory] reads and for which node.
+// DirectoryConfig configures a [Directory].
 type DirectoryConfig struct {
-	// Path is the folder of the manifests. It need not exist yet. Required.
+	// Path is the folder with the manifests. It need not exist yet. Required.
 	Path string
 	// NodeName is the node's name, a DNS subdomain in any case. Each pod's name
 	// ends in it, in lower case. Required.
 	NodeName string
-	// Owner says whose pods these are, and goes into the UIDs that are derived: two
-	// agents that share a runtime, a node's name and a manifest must not take each
-	// other's pod for theirs. Default: nobody's in particular.
+	// Owner is the name of the agent that runs the pods. It is part of the derived UIDs, so
+	// that two agents with the same runtime, node name and manifest do not use the same
+	// UID. Default: empty.
 	Owner string
-	// Store takes the ConfigMaps and Secrets among the manifests, before Run tells of
-	// the pods that came with them. It belongs to this source alone.
-	// Default: they are refused as everything that is not a Pod.
+	// Store receives the ConfigMaps and Secrets among the manifests, before Run delivers
+	// the pods of the same pass. No other source may use it. Default: ConfigMaps and
+	// Secrets are rejected, like all other kinds except Pod.
 	Store *Store
-	// Period is the time between two passes of Run while nothing tells of a change.
-	// Default: 20s while the folder is watched, and 1s while it can't be.
+	// Period is the time between two passes of Run if no change is notified. Default: 20s
+	// while the folder is watched, and 1s while it is polled.
 	Period time.Duration
-	// PollOnly leaves the folder unwatched: for file systems that tell nobody of
-	// changes made elsewhere, and for tests in a synctest bubble, which an open
-	// watch would block.
+	// PollOnly disables the watch: for file systems that do not notify about changes made
+	// on other machines, and for tests in a synctest bubble, which an open watch would
+	// block.
 	PollOnly bool
 	// Clock is the time source. Default: the system clock.
 	Clock clock.Clock
-	// Logger receives structured logs: a line when a problem appears and one when
-	// it is gone. Default: discard.
+	// Logger receives a line when a problem appears and another when it is resolved.
+	// Default: discard.
 	Logger *slog.Logger
 	// Observer receives events for metrics and health. Optional.
 	Observer Observer
@@ -49,15 +49,15 @@ type DirectoryConfig struct {
 type Observer struct {
 	// Loaded is called after every pass with what it returned.
 	Loaded func(Result, error)
-	// ProblemsChanged is called when problems have appeared or are gone, with each
-	// of them once.
-	ProblemsChanged func(added, gone []Problem)
-	// WatchChanged is called when a [Directory] begins to watch its folder, with
-	// nil, and when it can't and polls instead, with the reason.
+	// ProblemsChanged is called when problems appear or are resolved, with each new and
+	// each resolved problem once.
+	ProblemsChanged func(added, resolved []Problem)
+	// WatchChanged is called with nil when a [Directory] starts to watch its folder, and
+	// with the cause when it cannot watch the folder and polls it.
 	WatchChanged func(err error)
 }
 
-// Validate reports every problem with c, joined.
+// Validate returns all problems with c as one joined error.
 func (c DirectoryConfig) Validate() error {
 	var errs []error
 	if c.Path == "" {
@@ -91,7 +91,7 @@ func (c DirectoryConfig) withDefaults() DirectoryConfig {
 	return c
 }
 
-// period is how long to wait when nothing tells of a change.
+// period returns the time until the next pass if no change is notified.
 func (c DirectoryConfig) period(watched bool) time.Duration {
 	switch {
 	case c.Period > 0:

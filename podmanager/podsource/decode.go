@@ -20,21 +20,21 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// maxDocuments bounds what one file can hold: what is wrong with each is a line in
+// maxDocuments limits the documents of one file, because the errors of each are a line in
 // the log.
 const maxDocuments = 100
 
-// manifest is one pod or one object as a file gives it: with defaults, a pod with its
-// identity, and without the time at which it was first seen.
+// manifest is one pod or one object of a file, with defaults. A pod has its identity, but
+// not the annotation with the time at which it was first seen.
 type manifest struct {
 	file     string
 	document int
-	pod      *corev1.Pod   // nil if it is an object
-	object   metav1.Object // a ConfigMap or a Secret
+	pod      *corev1.Pod   // nil for an object
+	object   metav1.Object // a ConfigMap or a Secret; nil for a pod
 }
 
-// ownUID says whether the manifest has a UID, instead of one made from its content.
-func (m manifest) ownUID() bool {
+// hasOwnUID reports whether the UID is from the manifest and not computed from its content.
+func (m manifest) hasOwnUID() bool {
 	return m.pod != nil && string(m.pod.UID) != m.pod.Annotations[podspec.HashAnnotation]
 }
 
@@ -45,7 +45,7 @@ func (m manifest) uid() types.UID {
 	return m.pod.UID
 }
 
-// kind is what names are counted within.
+// kind returns the kind with a trailing space. Names are unique within a kind.
 func (m manifest) kind() string {
 	switch m.object.(type) {
 	case *corev1.ConfigMap:
@@ -64,22 +64,22 @@ func (m manifest) name() string {
 	return m.pod.Namespace + "/" + m.pod.Name
 }
 
-// decodeFile returns what is in data, which is the content of file, in order. If
-// anything is wrong with any of it, it returns nothing but the problems.
+// decodeFile returns the manifests in data, the content of file, in order. If any of them
+// is invalid, it returns only the problems.
 func decodeFile(file string, data []byte, of origin) ([]manifest, []Problem) {
 	if len(bytes.TrimSpace(data)) == 0 {
-		// A file that an editor has just truncated looks like this, so it is no
-		// reason to end the pods that were in it.
-		return nil, []Problem{{File: file, Err: errors.New("there is no manifest in the file")}}
+		// A file that an editor has just truncated is empty. That must not remove the pods
+		// that were in it.
+		return nil, []Problem{{File: file, Err: errors.New("the file contains no manifest")}}
 	}
 	return decodeText(file, data, strings.ToLower(filepath.Ext(file)) == ".json", of)
 }
 
-// decodeAnswer is decodeFile for what a server has answered, which may be a PodList
-// too.
-func decodeAnswer(url string, data []byte, of origin) ([]manifest, []Problem) {
+// decodeResponse is like decodeFile, for the response of a server, which may also be a
+// PodList.
+func decodeResponse(url string, data []byte, of origin) ([]manifest, []Problem) {
 	if len(bytes.TrimSpace(data)) == 0 {
-		return nil, []Problem{{File: url, Err: errors.New("the answer is empty")}}
+		return nil, []Problem{{File: url, Err: errors.New("the response is empty")}}
 	}
 	isJSON := kindOf(data) == "an object"
 	list := data
@@ -87,7 +87,7 @@ func decodeAnswer(url string, data []byte, of origin) ([]manifest, []Problem) {
 		if err := checkAliases(data); err != nil {
 			return nil, []Problem{{File: url, Err: err}}
 		}
-		list, _ = yaml.YAMLToJSON(data) // what is wrong with it is found below
+		list, _ = yaml.YAMLToJSON(data) // decodeText reports the error
 	}
 	var head struct{ Kind string }
 	if json.Unmarshal(list, &head) != nil || head.Kind != "PodList" {
@@ -96,8 +96,8 @@ func decodeAnswer(url string, data []byte, of origin) ([]manifest, []Problem) {
 	return decodeList(url, list, of)
 }
 
-// decodeList returns the pods of a PodList, whose items need not say that they are
-// pods.
+// decodeList returns the pods of a PodList. Its items need not have a kind and an API
+// version.
 func decodeList(url string, data []byte, of origin) ([]manifest, []Problem) {
 	type podList struct {
 		metav1.TypeMeta `json:",inline"`
@@ -130,22 +130,22 @@ func decodeText(file string, data []byte, isJSON bool, of origin) ([]manifest, [
 	}
 	switch {
 	case len(docs) == 0:
-		return nil, []Problem{{File: file, Err: errors.New("there is no manifest in the file")}}
+		return nil, []Problem{{File: file, Err: errors.New("the file contains no manifest")}}
 	case len(docs) > maxDocuments:
-		return nil, []Problem{{File: file, Err: fmt.Errorf("%d documents in one file, at most %d are allowed", len(docs), maxDocuments)}}
+		return nil, []Problem{{File: file, Err: fmt.Errorf("the file has %d documents, more than the limit of %d", len(docs), maxDocuments)}}
 	}
 	return decodeAll(file, docs, toJSON, of)
 }
 
-// decodeAll returns what all documents are. If one is bad, it returns nothing but
-// what is wrong.
+// decodeAll returns the manifests of all documents. If any of them is invalid, it returns
+// only the problems.
 func decodeAll(file string, docs []document, toJSON func([]byte) ([]byte, error), of origin) ([]manifest, []Problem) {
 	var manifests []manifest
 	var problems []Problem
 	for _, doc := range docs {
 		m, err := decodeDocument(doc.text, toJSON, of)
 		if err != nil && len(problems) >= maxDocuments {
-			err = errors.New("there are more bad documents, and this one")
+			err = errors.New("this document is invalid too, later documents were not checked")
 			return nil, append(problems, Problem{File: file, Document: doc.number, Err: err})
 		}
 		if err != nil {
@@ -161,8 +161,8 @@ func decodeAll(file string, docs []document, toJSON func([]byte) ([]byte, error)
 	return manifests, nil
 }
 
-// decodeDocument makes a pod or an object of a document: strictly decoded, completed, and
-// checked.
+// decodeDocument decodes a document strictly, sets defaults, and validates the pod or
+// object.
 func decodeDocument(text []byte, toJSON func([]byte) ([]byte, error), of origin) (manifest, error) {
 	data, err := toJSON(text)
 	if err != nil {
@@ -188,7 +188,7 @@ func decodeDocument(text []byte, toJSON func([]byte) ([]byte, error), of origin)
 	return m, err
 }
 
-// decodePod makes a static pod of its JSON, named for the node.
+// decodePod decodes JSON to a static pod of the node.
 func decodePod(data []byte, of origin) (*corev1.Pod, error) {
 	pod := new(corev1.Pod)
 	errs, err := decodeFields(data, pod, false)
@@ -201,10 +201,11 @@ func decodePod(data []byte, of origin) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// decodeFields decodes JSON into a pod or an object. It returns unknown fields and those
-// that are given twice as errs: the rest is decoded, and can be checked too. With a value
-// of a wrong type nothing is decoded. Names of fields must match exactly, so that an amount
-// in an unknown field "Limits" is not parsed: see [quantity.Check].
+// decodeFields decodes JSON into a pod or an object. It returns an error in errs for each
+// unknown and each duplicate field, and decodes the other fields, so that they can be
+// validated too. If a value has a wrong type, it decodes nothing and returns err. Field
+// names are case-sensitive, so that a quantity in an unknown field "Limits" is not parsed:
+// see [quantity.Check].
 func decodeFields(data []byte, into any, secret bool) (errs field.ErrorList, err error) {
 	errs = checkFields(data, reflect.TypeOf(into).Elem(), secret)
 	if slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Type != field.ErrorTypeForbidden }) {
@@ -212,14 +213,15 @@ func decodeFields(data []byte, into any, secret bool) (errs field.ErrorList, err
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, into); err != nil {
 		if secret {
-			return nil, errors.New("cannot be decoded") // err may quote a value
+			return nil, errors.New("cannot be decoded") // err may contain a value of the secret
 		}
 		return nil, err
 	}
 	return errs, nil
 }
 
-// completePod makes what was decoded a static pod, and returns what is wrong with it.
+// completePod sets the defaults and the identity of a decoded pod, and returns its
+// validation errors.
 func completePod(pod *corev1.Pod, of origin) field.ErrorList {
 	hash := contentHash(pod, of)
 	setDefaults(pod)
@@ -230,8 +232,8 @@ func completePod(pod *corev1.Pod, of origin) field.ErrorList {
 	return errs
 }
 
-// decodeObject decodes JSON into a ConfigMap or a Secret. Its errors name fields and
-// say nothing of what is in them.
+// decodeObject decodes JSON into a ConfigMap or a Secret. Its errors name fields but
+// contain no values.
 func decodeObject(data []byte, object metav1.Object) (metav1.Object, error) {
 	errs, err := decodeFields(data, object, true)
 	if err != nil {
@@ -243,7 +245,8 @@ func decodeObject(data []byte, object metav1.Object) (metav1.Object, error) {
 	return object, nil
 }
 
-// checkKind returns which of kinds a manifest is of, before its fields are looked at.
+// checkKind returns the manifest's kind, which must be one of kinds. It checks the kind and
+// the API version only.
 func checkKind(data []byte, kinds []string) (kind string, err error) {
 	if kindOf(data) != "an object" {
 		return "", fmt.Errorf("not a %s: want an object, have %s", strings.Join(kinds, ", "), kindOf(data))
@@ -273,7 +276,7 @@ func checkKind(data []byte, kinds []string) (kind string, err error) {
 	return kind, nil
 }
 
-// isKindless says whether data is an object that does not say of what kind.
+// isKindless reports whether data is an object without kind and API version.
 func isKindless(data []byte) bool {
 	var head map[string]json.RawMessage
 	if kindOf(data) != "an object" || json.Unmarshal(data, &head) != nil {

@@ -34,12 +34,12 @@ func decodeErr(t *testing.T, file, text string) string {
 	return problems[0].Error()
 }
 
-func TestWhatIsNotAPod(t *testing.T) {
+func TestDecodeFile_RejectsOtherContent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ file, text, want string }{
-		"nothing":       {"f.yaml", "", "f.yaml: there is no manifest in the file"},
-		"only comments": {"f.yaml", "# one\n---\n#two\n", "f.yaml: there is no manifest in the file"},
-		"empty JSON":    {"f.json", " \n", "f.json: there is no manifest in the file"},
+		"nothing":       {"f.yaml", "", "f.yaml: the file contains no manifest"},
+		"only comments": {"f.yaml", "# one\n---\n#two\n", "f.yaml: the file contains no manifest"},
+		"empty JSON":    {"f.json", " \n", "f.json: the file contains no manifest"},
 		"text":          {"f.yaml", "hello", "f.yaml: document 1: not a Pod: want an object, have a string"},
 		"a list":        {"f.yaml", "- a", "f.yaml: document 1: not a Pod: want an object, have a list"},
 		"null":          {"f.yaml", "~", "f.yaml: document 1: not a Pod: want an object, have null"},
@@ -64,7 +64,7 @@ func TestWhatIsNotAPod(t *testing.T) {
 			"f.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i","image":"j"}]}}`,
 			"f.json: document 1: spec.containers[0].image: Forbidden: the field is given twice",
 		},
-		"too many": {"f.yaml", strings.Repeat("a\n---\n", 101), "f.yaml: 101 documents in one file, at most 100 are allowed"},
+		"too many": {"f.yaml", strings.Repeat("a\n---\n", 101), "f.yaml: the file has 101 documents, more than the limit of 100"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,8 +73,8 @@ func TestWhatIsNotAPod(t *testing.T) {
 	}
 }
 
-// Of some amounts [resource.ParseQuantity] makes minutes of work.
-func TestAnAmountThatNobodyCouldReadInTimeIsRefusedAtOnce(t *testing.T) {
+// [resource.ParseQuantity] computes for minutes with some quantities.
+func TestDecodeFile_RejectsHugeQuantitiesAtOnce(t *testing.T) {
 	t.Parallel()
 	const amount = "92E7000000000000000"
 	for name, c := range map[string]struct{ file, text, want string }{
@@ -90,7 +90,7 @@ func TestAnAmountThatNobodyCouldReadInTimeIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-func TestAllProblemsOfAManifestAreOneError(t *testing.T) {
+func TestDecodeFile_AllErrorsOfAManifestAreOneError(t *testing.T) {
 	t.Parallel()
 	_, problems := decodeFile("f.yaml", []byte(podWith("restartPolicy: Nope\nnope: 1", "ports: [{containerPort: 0}]")), origin{source: podspec.SourceFile, node: "n"})
 	require.Len(t, problems, 1)
@@ -102,7 +102,7 @@ func TestAllProblemsOfAManifestAreOneError(t *testing.T) {
 	}
 }
 
-func TestEveryBadDocumentOfAFileIsNamed(t *testing.T) {
+func TestDecodeFile_ReportsEveryBadDocument(t *testing.T) {
 	t.Parallel()
 	manifests, problems := decodeFile("f.yaml", []byte("--- x\n---\n"+podWith("", "")+"---\n[]\n"), origin{source: podspec.SourceFile, node: "n"})
 	require.Empty(t, manifests)
@@ -111,7 +111,7 @@ func TestEveryBadDocumentOfAFileIsNamed(t *testing.T) {
 	require.Equal(t, 3, problems[1].Document)
 }
 
-func TestWhatIsSaidOfOneManifestIsBounded(t *testing.T) {
+func TestDecodeFile_LimitsTheErrorsOfAManifest(t *testing.T) {
 	t.Parallel()
 	var spec strings.Builder
 	for i := range 1000 {
@@ -122,7 +122,7 @@ func TestWhatIsSaidOfOneManifestIsBounded(t *testing.T) {
 	require.Less(t, len(got), 5000)
 }
 
-func TestManifestsThatAreRight(t *testing.T) {
+func TestDecodeFile_ValidManifests(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"small":                  podWith("", ""),
@@ -156,13 +156,13 @@ func TestManifestsThatAreRight(t *testing.T) {
 	}
 }
 
-func TestDirectivesOfYAMLAreRefused(t *testing.T) {
+func TestDecodeFile_RejectsYAMLDirectives(t *testing.T) {
 	t.Parallel()
 	require.Contains(t, decodeErr(t, "f.yaml", "%YAML 1.1\n---\n"+podWith("", "")), "document 1: not valid YAML")
 }
 
 // A few bytes of YAML can stand for all memory of the node.
-func TestAliasesThatAddTooMuchAreRefused(t *testing.T) {
+func TestDecodeFile_RejectsLargeAliases(t *testing.T) {
 	t.Parallel()
 	const want = "not valid YAML: aliases add more than 1048576 bytes to the document"
 	long := strings.Repeat("x", 100_000)
@@ -179,7 +179,7 @@ func TestAliasesThatAddTooMuchAreRefused(t *testing.T) {
 			t.Parallel()
 			text := podWith("", args)
 			require.Contains(t, decodeErr(t, "f.yaml", text), want)
-			_, problems := decodeAnswer("u", []byte(text), origin{source: podspec.SourceHTTP, node: "n"})
+			_, problems := decodeResponse("u", []byte(text), origin{source: podspec.SourceHTTP, node: "n"})
 			require.Len(t, problems, 1)
 			require.ErrorContains(t, problems[0], want)
 		})

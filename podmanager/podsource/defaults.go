@@ -8,10 +8,10 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// setDefaults fills in what the API server would for a pod that is created there,
-// as far as it matters on a node.
+// setDefaults sets the defaults that the API server would set for a new pod, as far as a
+// node needs them.
 func setDefaults(pod *corev1.Pod) {
-	switch s := &pod.Status; { // podIP is the first of podIPs
+	switch s := &pod.Status; { // podIP must be the first of podIPs
 	case s.PodIP == "" && len(s.PodIPs) > 0:
 		s.PodIP = s.PodIPs[0].IP
 	case s.PodIP != "" && (len(s.PodIPs) == 0 || s.PodIPs[0].IP != s.PodIP):
@@ -82,7 +82,7 @@ func defaultContainer(c *corev1.Container, hostNetwork bool) {
 	}
 }
 
-// defaultRequests asks for as much as is allowed, where nothing else is asked for.
+// defaultRequests sets each request that is not set to its limit.
 func defaultRequests(r *corev1.ResourceRequirements) {
 	if len(r.Limits) == 0 {
 		return
@@ -92,8 +92,9 @@ func defaultRequests(r *corev1.ResourceRequirements) {
 	r.Requests = requests
 }
 
-// defaultPodResources gives a pod with resources of its own those that it leaves out: its
-// containers' huge pages as limits, their requests, and its limits as requests (KEP-2837).
+// defaultPodResources sets the missing pod-level resources of a pod that has some
+// (KEP-2837): limits of huge pages from its containers, and requests from its containers or
+// else from its limits.
 func defaultPodResources(pod *corev1.Pod) {
 	r := pod.Spec.Resources
 	if len(r.Limits)+len(r.Requests) == 0 {
@@ -101,7 +102,7 @@ func defaultPodResources(pod *corev1.Pod) {
 	}
 	limits, requests := make(corev1.ResourceList), make(corev1.ResourceList)
 	for name, limit := range resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{}) {
-		if _, requested := r.Requests[name]; ofPages(name) && !requested {
+		if _, requested := r.Requests[name]; isHugePages(name) && !requested {
 			limits[name] = limit
 		}
 	}
@@ -147,7 +148,7 @@ func defaultVolume(v *corev1.VolumeSource) {
 	}
 	mode := func(m **int32) {
 		if *m == nil {
-			*m = new(corev1.SecretVolumeSourceDefaultMode) // one default for all kinds
+			*m = new(corev1.SecretVolumeSourceDefaultMode) // the default is the same for all kinds
 		}
 	}
 	if v.HostPath != nil && v.HostPath.Type == nil {

@@ -19,7 +19,7 @@ func decodeOne(t *testing.T, text string) *corev1.Pod {
 	return manifests[0].pod
 }
 
-func TestDefaultsOfAPod(t *testing.T) {
+func TestDefaults_Pod(t *testing.T) {
 	t.Parallel()
 	pod := decodeOne(t, podWith("", "ports: [{containerPort: 80}]"))
 	require.Equal(t, "default", pod.Namespace)
@@ -40,7 +40,7 @@ func TestDefaultsOfAPod(t *testing.T) {
 	}, pod.Spec)
 }
 
-func TestWhatAManifestSaysIsKept(t *testing.T) {
+func TestDefaults_KeepValuesOfTheManifest(t *testing.T) {
 	t.Parallel()
 	pod := decodeOne(t, podWith("restartPolicy: Never\nterminationGracePeriodSeconds: 0\nenableServiceLinks: false\n"+
 		"tolerations: [{operator: Exists, effect: NoExecute}]\nsecurityContext: {runAsUser: 5}",
@@ -54,7 +54,7 @@ func TestWhatAManifestSaysIsKept(t *testing.T) {
 	require.EqualValues(t, 2, pod.Spec.Containers[0].LivenessProbe.PeriodSeconds)
 }
 
-func TestPullPolicyFollowsTheTag(t *testing.T) {
+func TestDefaults_PullPolicyFollowsTheTag(t *testing.T) {
 	t.Parallel()
 	digest := "sha256:" + strings.Repeat("0a", 32)
 	for image, want := range map[string]corev1.PullPolicy{
@@ -72,7 +72,7 @@ func TestPullPolicyFollowsTheTag(t *testing.T) {
 	}
 }
 
-func TestDefaultsOfProbesAndHooks(t *testing.T) {
+func TestDefaults_ProbesAndHooks(t *testing.T) {
 	t.Parallel()
 	c := decodeOne(t, podWith("", "livenessProbe: {httpGet: {port: 80}}\nreadinessProbe: {grpc: {port: 5}}\n"+
 		"lifecycle: {preStop: {httpGet: {port: 80, path: /bye, scheme: HTTPS}}}")).Spec.Containers[0]
@@ -85,7 +85,7 @@ func TestDefaultsOfProbesAndHooks(t *testing.T) {
 	require.Equal(t, "/bye", c.Lifecycle.PreStop.HTTPGet.Path)
 }
 
-func TestRequestsFollowLimits(t *testing.T) {
+func TestDefaults_RequestsFollowLimits(t *testing.T) {
 	t.Parallel()
 	pod := decodeOne(t, podWith("resources: {limits: {cpu: 4}}", "resources: {requests: {cpu: 1}, limits: {cpu: 2, memory: 1Gi}}"))
 	requests := pod.Spec.Containers[0].Resources.Requests
@@ -102,8 +102,8 @@ func TestRequestsFollowLimits(t *testing.T) {
 	require.Empty(t, pod.Spec.Resources.Limits)
 }
 
-// What the API server and the kubelet convert.
-func TestConvertedFields(t *testing.T) {
+// Fields that the API server and the kubelet convert.
+func TestDefaults_ConvertedFields(t *testing.T) {
 	t.Parallel()
 	pod := decodeOne(t, podWith("terminationGracePeriodSeconds: -5\nserviceAccount: a", "")+"status: {podIPs: [{ip: 10.0.0.1}], message: m, phase: Failed}\n")
 	require.EqualValues(t, 1, *pod.Spec.TerminationGracePeriodSeconds)
@@ -117,7 +117,7 @@ func TestConvertedFields(t *testing.T) {
 	require.Equal(t, "a", pod.Spec.DeprecatedServiceAccount)
 }
 
-func TestTolerationsOfTaintsThatEvict(t *testing.T) {
+func TestIdentity_TolerationsOfNoExecuteTaints(t *testing.T) {
 	t.Parallel()
 	always := corev1.Toleration{Operator: "Exists", Effect: "NoExecute"}
 	pod := decodeOne(t, podWith("tolerations: [{operator: Exists, effect: NoExecute, tolerationSeconds: 5}, {key: a, operator: Exists, effect: NoExecute, tolerationSeconds: 5}]", ""))
@@ -128,13 +128,13 @@ func TestTolerationsOfTaintsThatEvict(t *testing.T) {
 	require.Empty(t, manifests[0].pod.Spec.Tolerations, "not those of a URL")
 }
 
-func TestHostNetworkTakesThePortsOfTheHost(t *testing.T) {
+func TestDefaults_HostPortsOnTheHostNetwork(t *testing.T) {
 	t.Parallel()
 	pod := decodeOne(t, podWith("hostNetwork: true", "ports: [{containerPort: 80}]"))
 	require.EqualValues(t, 80, pod.Spec.Containers[0].Ports[0].HostPort)
 }
 
-func TestDefaultsOfVolumesAndReferences(t *testing.T) {
+func TestDefaults_VolumesAndReferences(t *testing.T) {
 	t.Parallel()
 	pod := decodeOne(t, podWith(`serviceAccountName: a
 volumes:
@@ -163,7 +163,7 @@ volumes:
 }
 
 // A default that the module changes later must not restart every pod.
-func TestTheHashIsOfTheManifestWithoutDefaults(t *testing.T) {
+func TestIdentity_HashIgnoresDefaults(t *testing.T) {
 	t.Parallel()
 	pod := decodeOne(t, podWith("", ""))
 	explicit := decodeOne(t, podWith("dnsPolicy: ClusterFirst", ""))

@@ -15,22 +15,22 @@ import (
 	"github.com/kubeparts/kubeparts/internal/loop"
 )
 
-// ErrRunning says that the source runs already.
+// ErrRunning is returned by Run if the source's Run is already running.
 var ErrRunning = loop.ErrRunning
 
-// Directory gives the pods whose manifests are in a folder. Make it with
+// Directory delivers the pods whose manifests are in a folder. Create it with
 // [NewDirectory]; all methods are safe for concurrent use.
 type Directory struct {
 	cfg    DirectoryConfig
 	loop   *loop.Loop
 	notify func() (*fsnotify.Watcher, error)
 
-	step   sync.Mutex // serialises passes, and is held during callbacks
-	files  map[string]*file
-	answer answer
+	step  sync.Mutex // serialises passes, and is held during callbacks
+	files map[string]*file
+	state state
 }
 
-// NewDirectory returns a Directory that has read nothing yet. It starts nothing.
+// NewDirectory returns a Directory that has not read its folder yet. It starts nothing.
 func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
 	err := cfg.Validate()
 	if err == nil && cfg.Store != nil {
@@ -42,76 +42,74 @@ func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
 	cfg = cfg.withDefaults()
 	return &Directory{
 		cfg: cfg, loop: loop.New(cfg.Clock), notify: fsnotify.NewWatcher,
-		answer: answer{log: cfg.Logger, observer: cfg.Observer, store: cfg.Store},
+		state: state{log: cfg.Logger, observer: cfg.Observer, store: cfg.Store},
 	}, nil
 }
 
-// Run loads at once, then whenever the folder has changed, and now and then besides,
-// until ctx is done; then it returns nil. It calls set with the first pods that could be
-// read, also if there are none, and then with each set of pods that differs from the one
-// before. Set is called in Run's goroutine, and the next pass waits for it; it must
-// modify neither the slice nor the pods. Problems do not end Run. A second Run beside the
-// first returns [ErrRunning].
+// Run reads the folder at once, then after each change and periodically, until ctx is done;
+// then it returns nil. It calls set after the first successful pass, even without pods, and
+// then with each set of pods that differs from the previous one. It calls set in its own
+// goroutine, and the next pass waits until set returns; set must modify neither the slice
+// nor the pods. Problems do not end Run. A second concurrent Run returns [ErrRunning].
 //
-// Where the folder can't be watched, say because the machine has no watches left, it
-// is polled, and tried again at each pass.
+// If the folder cannot be watched, for example because the machine has no watches left, Run
+// polls it and tries to watch it again in each pass.
 func (d *Directory) Run(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
-	told := 0
+	delivered := 0
 	w := &watch{open: d.notify, path: d.cfg.Path, trigger: d.loop.Trigger, clock: d.cfg.Clock}
-	watched := watchState{d: d}
+	watching := watchState{d: d}
 	defer w.stop()
 	return d.loop.Run(ctx, func(ctx context.Context) time.Duration {
 		if !d.cfg.PollOnly {
-			watched.set(ctx, w.arm())
+			watching.set(ctx, w.arm())
 		}
 		res, generation, err := d.load(ctx)
 		if err != nil && ctx.Err() != nil {
-			return d.cfg.period(watched.yes)
+			return d.cfg.period(watching.watched)
 		}
-		// Any other error is a Problem, and has been reported as one.
-		if generation != told {
+		// Any other error is a Problem, which was reported already.
+		if generation != delivered {
 			set(ctx, res.Pods)
-			told = generation
+			delivered = generation
 		}
-		return d.cfg.period(watched.yes)
+		return d.cfg.period(watching.watched)
 	})
 }
 
-// watchState is whether the folder is watched, as far as it has been told.
+// watchState records whether the folder is watched, to report changes only.
 type watchState struct {
-	d     *Directory
-	yes   bool
-	known bool
+	d       *Directory
+	watched bool
+	known   bool
 }
 
 func (s *watchState) set(ctx context.Context, err error) {
-	yes := err == nil
-	if s.known && yes == s.yes {
+	watched := err == nil
+	if s.known && watched == s.watched {
 		return
 	}
 	switch log := s.d.cfg.Logger; {
-	case !yes:
-		log.WarnContext(ctx, "folder cannot be watched and is polled", "folder", s.d.cfg.Path, "err", err)
+	case !watched:
+		log.WarnContext(ctx, "could not watch manifest folder, will poll it", "folder", s.d.cfg.Path, "err", err)
 	case s.known:
-		log.InfoContext(ctx, "folder is watched again", "folder", s.d.cfg.Path)
+		log.InfoContext(ctx, "watching manifest folder again", "folder", s.d.cfg.Path)
 	}
-	s.yes, s.known = yes, true
+	s.watched, s.known = watched, true
 	s.d.cfg.Observer.WatchChanged(err)
 }
 
 // Trigger asks Run for a pass soon. It never blocks.
 func (d *Directory) Trigger() { d.loop.Trigger() }
 
-// Problems returns the problems that the last pass has found. The slice is the
-// caller's.
-func (d *Directory) Problems() []Problem { return d.answer.result(0).Problems }
+// Problems returns the problems that the last pass found. The caller owns the slice.
+func (d *Directory) Problems() []Problem { return d.state.result(0).Problems }
 
-// Load reads what has changed in the folder since the last pass, and returns all
-// pods, by file name and by place in the file, and all problems. Bad manifests are
-// problems and no error. The error says that the folder could not be read, which is a
-// problem as well, or that ctx was done; the pods are then those from before.
+// Load reads the files that have changed since the last pass, and returns all pods, ordered
+// by file name and position in the file, and all problems. A bad manifest is a problem and
+// not an error. Load returns an error if the folder could not be read, which is a problem
+// too, or if ctx is done; the pods are then those of the previous pass.
 //
-// It waits for a pass that is going on.
+// It waits for a pass that is in progress.
 func (d *Directory) Load(ctx context.Context) (Result, error) {
 	res, _, err := d.load(ctx)
 	return res, err
@@ -121,28 +119,28 @@ func (d *Directory) load(ctx context.Context) (res Result, generation int, err e
 	d.step.Lock()
 	defer d.step.Unlock()
 	read, err := d.pass(ctx)
-	res = d.answer.result(read)
+	res = d.state.result(read)
 	d.cfg.Observer.Loaded(res, err)
-	return res, d.answer.generation, err
+	return res, d.state.generation, err
 }
 
-// pass is load without what it returns. A pass that is cut short changes nothing.
+// pass reads the folder and updates d.state. A pass that ctx interrupts changes nothing.
 func (d *Directory) pass(ctx context.Context) (read int, err error) {
 	names, err := manifestNames(d.cfg.Path)
 	if err != nil {
-		// The disk may be away for a moment. Nobody has removed a manifest.
+		// The disk may be temporarily unavailable. That removes no manifest.
 		folder := Problem{File: d.cfg.Path, Err: fmt.Errorf("folder cannot be read: %w", withoutPath(err))}
-		d.answer.publish(ctx, append([]Problem{folder}, d.answer.inFiles...))
+		d.state.publish(ctx, append([]Problem{folder}, d.state.fileProblems...))
 		return 0, folder
 	}
 	now := d.cfg.Clock.Now()
 	files := make(map[string]*file, len(names))
-	changed := d.answer.generation == 0
+	changed := d.state.generation == 0
 	for _, name := range names {
 		if err := ctx.Err(); err != nil {
 			return read, err
 		}
-		f, opened := look(filepath.Join(d.cfg.Path, name), d.files[name], d.cfg.origin(), now)
+		f, opened := load(filepath.Join(d.cfg.Path, name), d.files[name], d.cfg.origin(), now)
 		if opened {
 			read++
 		}
@@ -157,8 +155,8 @@ func (d *Directory) pass(ctx context.Context) (read int, err error) {
 		for _, name := range slices.Sorted(maps.Keys(files)) {
 			sorted = append(sorted, files[name])
 		}
-		d.answer.resolve(sorted, now)
+		d.state.update(sorted, now)
 	}
-	d.answer.publish(ctx, d.answer.inFiles)
+	d.state.publish(ctx, d.state.fileProblems)
 	return read, nil
 }

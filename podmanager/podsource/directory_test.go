@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/podmanager/podsource"
 )
 
-func TestConfigNamesEveryProblem(t *testing.T) {
+func TestDirectoryConfig_ValidateReportsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := podsource.NewDirectory(podsource.DirectoryConfig{Period: -1})
 	require.ErrorContains(t, err, "podsource: invalid config")
@@ -27,7 +27,7 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	require.NoError(t, podsource.DirectoryConfig{Path: "x", NodeName: "NODE.example"}.Validate())
 }
 
-func TestPodsComeInTheOrderOfFilesAndDocuments(t *testing.T) {
+func TestDirectory_OrdersPodsByFileAndDocument(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.write("b.yml", yamlOf("b", "i:1"))
@@ -37,7 +37,7 @@ func TestPodsComeInTheOrderOfFilesAndDocuments(t *testing.T) {
 	b.requireTold()
 }
 
-func TestOtherNamesAreIgnored(t *testing.T) {
+func TestDirectory_IgnoresOtherNames(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	for _, name := range []string{".web.yaml", ".web.yaml.swp", "web.yaml~", "#web.yaml#", "web.yaml.bak", "README.md", "4913", "yaml"} {
@@ -51,7 +51,7 @@ func TestOtherNamesAreIgnored(t *testing.T) {
 	b.requireTold()
 }
 
-func TestAtRestNothingIsRead(t *testing.T) {
+func TestDirectory_ReadsNothingIfUnchanged(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.write("good.yaml", yamlOf("good", "i:1"))
@@ -74,7 +74,7 @@ func TestAtRestNothingIsRead(t *testing.T) {
 	require.Same(t, before.Pods[0], b.load().Pods[0])
 }
 
-func TestAQuickChangeThatKeepsSizeAndTimeIsSeen(t *testing.T) {
+func TestDirectory_DetectsAQuickChangeWithSameSizeAndTime(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	path, when := filepath.Join(b.path, "a.yaml"), time.Unix(1000, 0)
@@ -86,7 +86,7 @@ func TestAQuickChangeThatKeepsSizeAndTimeIsSeen(t *testing.T) {
 	b.requirePods("a-node1 i:2")
 }
 
-func TestIdentityOfAStaticPod(t *testing.T) {
+func TestIdentity_StaticPod(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.write("a.yaml", yamlOf("a", "i:1"))
@@ -115,7 +115,7 @@ func TestIdentityOfAStaticPod(t *testing.T) {
 	require.Equal(t, "2026-01-02T04:04:05.000000000Z", edited.Annotations[podspec.SeenAnnotation])
 }
 
-func TestAManifestWithAUIDStaysThePodWhenEdited(t *testing.T) {
+func TestIdentity_EditedManifestWithUIDIsTheSamePod(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	text := strings.Replace(yamlOf("a", "i:1"), "{name: a}", `{name: a, uid: my-uid, annotations: {`+podspec.SeenAnnotation+`: "never"}}`, 1)
@@ -133,7 +133,7 @@ func TestAManifestWithAUIDStaysThePodWhenEdited(t *testing.T) {
 	require.Equal(t, "i:1", first.Spec.Containers[0].Image, "what was handed out does not change")
 }
 
-func TestTheSameManifestIsAnotherPodOnAnotherNode(t *testing.T) {
+func TestIdentity_DependsOnTheNode(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.write("a.yaml", yamlOf("a", "i:1"))
@@ -144,7 +144,7 @@ func TestTheSameManifestIsAnotherPodOnAnotherNode(t *testing.T) {
 	require.NotEqual(t, b.load().Pods[0].UID, res.Pods[0].UID)
 }
 
-func TestTheSameManifestIsAnotherPodOfAnotherOwner(t *testing.T) {
+func TestIdentity_DependsOnTheOwner(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.write("a.yaml", yamlOf("a", "i:1"))
@@ -156,7 +156,7 @@ func TestTheSameManifestIsAnotherPodOfAnotherOwner(t *testing.T) {
 	require.NotEqual(t, b.load().Pods[0].UID, res.Pods[0].UID)
 }
 
-func TestABadEditKeepsTheLastGoodPod(t *testing.T) {
+func TestDirectory_BadEditKeepsTheLastGoodPod(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.write("a.yaml", yamlOf("a", "i:1"))
@@ -173,11 +173,11 @@ func TestABadEditKeepsTheLastGoodPod(t *testing.T) {
 
 	b.write("a.yaml", "") // as if an editor had just truncated it
 	b.requirePods("a-node1 i:1", "b-node1 i:1")
-	b.requireTold("+ a.yaml: there is no manifest in the file", "- "+typo)
+	b.requireTold("+ a.yaml: the file contains no manifest", "- "+typo)
 
 	b.write("a.yaml", yamlOf("a", "i:3"))
 	b.requirePods("a-node1 i:3", "b-node1 i:1")
-	b.requireTold("- a.yaml: there is no manifest in the file")
+	b.requireTold("- a.yaml: the file contains no manifest")
 	require.Empty(t, b.Problems())
 
 	b.write("a.yaml", "{")
@@ -187,7 +187,7 @@ func TestABadEditKeepsTheLastGoodPod(t *testing.T) {
 	require.Empty(t, b.Problems())
 }
 
-func TestOneBadDocumentKeepsTheWholeFile(t *testing.T) {
+func TestDirectory_BadDocumentKeepsTheWholeFile(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.write("a.yaml", yamlOf("a", "i:1")+"---\n"+yamlOf("b", "i:1"))
@@ -197,13 +197,13 @@ func TestOneBadDocumentKeepsTheWholeFile(t *testing.T) {
 	b.requireTold(`+ a.yaml: document 2: apiVersion: Required value: must be "v1"`)
 }
 
-func TestTheFirstOfTwoManifestsForOnePodCounts(t *testing.T) {
+func TestDirectory_UsesTheFirstOfTwoManifests(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.write("b.yaml", yamlOf("a", "i:2"))
 	b.write("c.yaml", yamlOf("a", "i:2")+"---\n"+yamlOf("c", "i:2"))
 	b.requirePods("a-node1 i:2", "c-node1 i:2")
-	b.requireTold(fmt.Sprintf(`+ c.yaml: document 1: metadata.name: Duplicate value: "default/a-node1": %s, document 1, comes first`, "b.yaml"))
+	b.requireTold(fmt.Sprintf(`+ c.yaml: document 1: metadata.name: Duplicate value: "default/a-node1": already defined in %s, document 1`, "b.yaml"))
 
 	b.write("a.yaml", yamlOf("a", "i:1"))
 	b.requirePods("a-node1 i:1", "c-node1 i:2")
@@ -214,17 +214,17 @@ func TestTheFirstOfTwoManifestsForOnePodCounts(t *testing.T) {
 	require.Empty(t, b.Problems())
 }
 
-func TestTwoPodsOfOneUID(t *testing.T) {
+func TestDirectory_TwoPodsWithOneUID(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	for _, name := range []string{"a", "b"} {
 		b.write(name+".yaml", strings.Replace(yamlOf(name, "i:1"), "{name", "{uid: one, name", 1))
 	}
 	b.requirePods("a-node1 i:1")
-	b.requireTold(`+ b.yaml: document 1: metadata.uid: Duplicate value: "one": a.yaml, document 1, comes first`)
+	b.requireTold(`+ b.yaml: document 1: metadata.uid: Duplicate value: "one": already defined in a.yaml, document 1`)
 }
 
-func TestAFolderThatGoesAwayKeepsItsPods(t *testing.T) {
+func TestDirectory_RemovedFolderKeepsItsPods(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.write("a.yaml", yamlOf("a", "i:1"))
@@ -248,7 +248,7 @@ func TestAFolderThatGoesAwayKeepsItsPods(t *testing.T) {
 	require.Equal(t, "-"+b.told[0][1:], b.told[1])
 }
 
-func TestFilesThatCannotBeRead(t *testing.T) {
+func TestDirectory_UnreadableFiles(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		make func(b *bed, path string) error
@@ -257,11 +257,11 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 		"loop of links": {func(_ *bed, path string) error { return os.Symlink(filepath.Base(path), path) }, "too many levels of symbolic links"},
 		"link to nothing": {
 			func(_ *bed, path string) error { return os.Symlink("nowhere", path) },
-			"symbolic link to nothing",
+			"symbolic link to a file that does not exist",
 		},
 		"two megabytes": {
 			func(_ *bed, path string) error { return os.WriteFile(path, make([]byte, 2<<20), 0o600) },
-			"the file has 2097152 bytes, at most 1048576 are allowed",
+			"the file has 2097152 bytes, more than the limit of 1048576",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -284,7 +284,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestAFileReplacedByAFolderIsGone(t *testing.T) {
+func TestDirectory_FileReplacedByAFolderIsRemoved(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.write("a.yaml", yamlOf("a", "i:1"))
@@ -295,7 +295,7 @@ func TestAFileReplacedByAFolderIsGone(t *testing.T) {
 	b.requireTold()
 }
 
-func TestAtomicRenameOverAFile(t *testing.T) {
+func TestDirectory_AtomicRenameOverAFile(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.write("a.yaml", yamlOf("a", "i:1"))
@@ -309,8 +309,8 @@ func TestAtomicRenameOverAFile(t *testing.T) {
 	b.requirePods("a-node1 i:2")
 }
 
-// A mounted ConfigMap: each name is a link through ..data, which is what changes.
-func TestFolderOfLinksThatIsSwitched(t *testing.T) {
+// A mounted ConfigMap: each name is a link through ..data, and only ..data changes.
+func TestDirectory_SwitchedLinksOfAConfigMap(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	for _, version := range []string{"1", "2"} {
@@ -332,7 +332,7 @@ func TestFolderOfLinksThatIsSwitched(t *testing.T) {
 	b.requireTold()
 }
 
-func TestACancelledPassChangesNothing(t *testing.T) {
+func TestDirectory_CancelledPassChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.write("a.yaml", yamlOf("a", "i:1"))
@@ -346,9 +346,9 @@ func TestACancelledPassChangesNothing(t *testing.T) {
 	require.Empty(t, res.Problems)
 }
 
-// TestMorePodsThanANodeRunsAreLeftOut: the bound is one for all files of a folder, and
+// TestDirectory_IgnoresPodsAfterMaxPods: the bound is one for all files of a folder, and
 // objects don't count.
-func TestMorePodsThanANodeRunsAreLeftOut(t *testing.T) {
+func TestDirectory_IgnoresPodsAfterMaxPods(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	documents := func(from, to int) string {
@@ -365,7 +365,7 @@ func TestMorePodsThanANodeRunsAreLeftOut(t *testing.T) {
 	res := b.load()
 	require.Len(t, res.Pods, podsource.MaxPods)
 	require.Equal(t, "p0999-node1", res.Pods[podsource.MaxPods-1].Name)
-	bound := "last.yaml: document 1: a source may give 1000 pods: pod default/p1000-node1 and all after it, 1 in all, are left out"
+	bound := "last.yaml: document 1: a source may define at most 1000 pods: ignored pod default/p1000-node1 and all later pods, 1 in total"
 	b.requireTold("+ " + bound)
 
 	b.remove("0.yaml")

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAPipeIsNotOpened(t *testing.T) {
+func TestDirectory_DoesNotOpenPipes(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.write("a.yaml", yamlOf("a", "i:1"))

@@ -1,87 +1,91 @@
-// Package podsource says which pods a node should run, from what somebody has put on
-// the node itself, or serves to it.
+// Package podsource reads the static pods of a node: from manifests in a folder, from a
+// URL, or from a program.
 //
 // # What it does
 //
-// A [Directory] reads a folder of manifests and gives the static pods in it: checked,
-// completed with the defaults that the API server would give them, and with the
-// identity that a static pod has on its node. It watches the folder, looks at it now
-// and then besides, and tells of the pods when they have changed. An [HTTP] does the
-// same with what is at a URL, and a [Static] with pods that a program has made.
+// A [Directory] reads a folder of manifests and delivers the static pods in it. It
+// validates them, sets the defaults that the API server would set, and gives them the
+// identity that static pods have on their node. It watches the folder, also reads it
+// periodically, and delivers the pods when they have changed. An [HTTP] does the same with
+// the manifests at a URL, and a [Static] with pods that a program has created.
 //
-// podmanager.Merge makes one stream of operations of what several sources say.
+// podmanager.Merge merges the pods of several sources into one stream of operations.
 //
-// Files whose names end in .yaml, .yml or .json, in any case, are manifests. All others are
-// ignored without a word, and so are hidden files, editors' temporary files and
-// sub-folders. Symbolic links are followed, so that a mounted ConfigMap works. A file
-// holds a Pod of apiVersion v1, or in YAML several of them as documents; lists are
-// refused. ConfigMaps and Secrets are manifests too for a Directory with a [Store],
-// which is where code that fills volumes and environments finds them.
+// Files whose names end in .yaml, .yml or .json, in upper or lower case, are manifests. All
+// other files are ignored without a log message, and so are hidden files, editors'
+// temporary files and subfolders. Symbolic links are followed, so that a mounted ConfigMap
+// works. A file contains a Pod of apiVersion v1, or in YAML several Pods as documents;
+// lists are rejected. A Directory with a [Store] also accepts ConfigMaps and Secrets, and
+// puts them into the Store, from which they can be read for volumes and environment
+// variables.
 //
 // # What you supply
 //
-// A path or a URL, the node's name, and a function that Run tells of the pods. Write
-// manifests under another name and rename them, as editors do: half a file can be a
-// whole manifest.
+// A path or a URL, the node's name, and a function that Run calls with the pods. Write each
+// manifest to a file with another name and then rename it, as editors do: the first part of
+// a file can be a valid manifest.
 //
 // # What it guarantees
 //
-//  1. A manifest is taken whole or not at all. Unknown fields, keys given twice, wrong
-//     types and everything that a node can check are named in one error, with their
-//     paths. A key given twice in YAML is named by its line. What a ConfigMap or a
-//     Secret holds is in no error and in no log.
-//  2. A bad file concerns the pods of no other file. A file that was good before keeps
-//     its pods as they were: a slip of the pen ends nothing. That memory is the
-//     process's: after its start a bad file gives no pods. A file with nothing in it
-//     is a bad one, because that is what a file looks like while it is saved. A
-//     server's answer is one file.
-//  3. A pod ends when its manifest is taken out of its file, or the file out of the
-//     folder. A folder that is missing or cannot be read is a problem, and the pods
-//     stay; so it is with a server that does not answer. An empty folder is a folder
-//     without pods: put the manifests into a folder below the mount point if the disk
-//     can go away.
-//  4. Each problem is reported once when it appears and once when it is gone.
-//  5. What counts is content. Touching, renaming or re-formatting a file changes
-//     nothing, and neither does moving a manifest between files.
-//  6. Where two manifests have one name or one UID, the first by file name and place
-//     counts; the other is a problem that names both files.
-//  7. Pods come in the order of file names, and of documents in a file.
-//     The first [MaxPods] count; the others are a problem.
-//  8. Nothing but regular files of at most [MaxManifestBytes] is opened. A pass over a
-//     folder at rest lists it, asks for the attributes of each manifest, and reads
-//     nothing. A file is read again if its size, time or inode differ, and then until
-//     it has looked the same for two seconds. A later change of content that keeps all
-//     three is not seen.
+//  1. A manifest is used as a whole or not at all. One error lists unknown fields,
+//     duplicate keys, wrong types and everything else that a node can check, with the paths
+//     of the fields. For a duplicate key in YAML it has the line. Errors and logs never
+//     contain the data of a ConfigMap or a Secret.
+//  2. A bad file does not affect the pods of other files. If a file was good before, its
+//     last good pods stay, so that a typing error terminates no pod. The last good pods are
+//     kept in memory only: after a restart of the process a bad file defines no pods. An
+//     empty file is a bad file, because a file can be empty while it is saved. A server's
+//     response counts as one file.
+//  3. A pod is removed when its manifest is deleted from its file, or the file from the
+//     folder. A folder that does not exist or cannot be read is a [Problem], and the pods
+//     stay; the same applies to a server that does not answer. An empty folder defines no
+//     pods. If the folder is on a disk that can be unmounted, use a subfolder of the mount
+//     point, so that an unmounted disk is not an empty folder.
+//  4. Each problem is reported once when it appears and once when it is resolved.
+//  5. Only the content of manifests matters. Touching, renaming or reformatting a file
+//     changes no pod, and neither does moving a manifest between files.
+//  6. If two manifests have the same name or UID, the first one by file name and position
+//     is used; the other is a problem that names both files.
+//  7. Pods are ordered by file name, then by document in the file. Pods after the first
+//     [MaxPods] are ignored and are a problem.
+//  8. Only regular files of at most [MaxManifestBytes] are read. A pass over an unchanged
+//     folder lists it, reads the attributes of each manifest, and reads no file. A file is
+//     read again if its size, modification time or inode differ, and in each pass until
+//     these have stayed the same for two seconds. A later change of the content that keeps
+//     all three is not detected.
 //
 // # Identity
 //
-// The pod's name ends in "-" and the node's name in lower case. Its UID is the
-// manifest's, or else 32 hexadecimal digits made from the source, the node, and the
-// metadata and spec as they are in the manifest: a manifest without a UID that is
-// edited is another pod, one with a UID is the same pod in another version. The
-// annotation kubernetes.io/config.hash changes with the content in both cases.
-// kubernetes.io/config.seen is when the UID was first seen and stays while it is there.
-// Its phase is Pending, and it tolerates every NoExecute taint, unless it is from a URL.
+// The pod's name ends in "-" and the node's name in lower case. Its UID is the manifest's
+// UID. If the manifest has none, the UID is 32 hexadecimal digits computed from the source,
+// the node, and the metadata and spec as written in the manifest. So editing a manifest
+// without a UID defines another pod; editing a manifest with a UID defines a new version of
+// the same pod. The annotation kubernetes.io/config.hash changes with the content in both
+// cases. The annotation kubernetes.io/config.seen is the time at which the UID was first
+// seen; it stays until the pod is removed. The pod's phase is Pending, and it tolerates
+// every NoExecute taint, unless it is from a URL.
 //
 // # Watching
 //
-// A pass begins when the folder has been quiet for 5 ms after a change, for 20 ms if
-// the file is empty or ends within a line, for 50 ms if something was removed, and after
-// 75 ms in any case: a save is several steps, and between two of them a file may be cut
-// short, or away. What is read cut short all the same is a Problem as a rule, and the
-// pods from before stay. Who writes slowly writes to another name, and renames.
+// After a change, a pass begins when the folder has not changed for 5 ms, for 20 ms if the
+// file is empty or its last line is incomplete, for 50 ms if a file was removed, and after
+// at most 75 ms in total. An editor saves a file in several steps, and between two steps
+// the file may be incomplete or missing. If an incomplete file is read nevertheless, it is
+// usually a Problem, and the previous pods stay. A program that writes slowly should write
+// to a file with another name and rename it.
 //
-// The folder is watched anew when it is replaced, and the one above while there is
-// none. If watches are used up, or the file system has none, the folder is polled each
-// second, which is one line in the log, and the watch tried again. What a manifest
-// links to in another folder is not watched, only looked at every 20 s.
+// When the folder is replaced, the new one is watched; while it does not exist, its parent
+// is watched. If no watch is available, or the file system does not support watches, the
+// folder is polled each second, each poll tries to start the watch again, and one line is
+// logged. If a manifest is a link to a file in another folder, that file is not watched but
+// checked every 20 s.
 //
 // # Goroutines and locking
 //
-// Run of a source calls set in the goroutine that called Run. [Directory.Run] has one
-// more for the watch, beside that of the watcher; both end before it returns. In each
-// source one lock serialises passes and is held during the callbacks of [Observer];
-// another guards what the reads return.
+// The Run methods call set in the goroutine that called Run. [Directory.Run] starts one
+// more goroutine for the watch, in addition to the watcher's own; both end before it
+// returns. In each source one lock serialises passes and is held during the callbacks of
+// [Observer]; another lock guards the state that reads return.
 //
 // # Differences from the kubelet
 //
@@ -98,66 +102,66 @@
 //     the manifest.
 //   - The kubelet validates the ephemeral containers of a manifest before it refuses
 //     them; ours refuses them only.
-//   - The kubelet looks at nothing else in a manifest without a name, and not into a
-//     probe or hook where none may be; ours names every problem.
+//   - The kubelet checks nothing else in a manifest without a name, and does not check a
+//     probe or hook that is not allowed; ours reports every problem.
 //   - The kubelet accepts every image that is not empty, and a container with a
 //     reference that cannot be parsed never starts; ours refuses its manifest.
-//   - The kubelet accepts any text as a UID; ours refuses one that cannot be the name of
+//   - The kubelet accepts any text as a UID; ours rejects a UID that cannot be the name of
 //     a folder or has an underscore.
 //   - The kubelet accepts a manifest that is marked as a mirror or as being deleted;
 //     ours refuses it.
-//   - The kubelet counts a bad volume as one that is not declared, and complains of each
-//     of its mounts; ours complains of the volume.
+//   - The kubelet treats an invalid volume as not declared, and reports each of its mounts;
+//     ours reports the volume.
 //   - The kubelet reads every file whose name does not begin with a dot; ours reads
 //     those that end in .yaml, .yml or .json.
-//   - The kubelet ignores fields that it does not know, and takes the last of a field
-//     that is given twice; ours refuses the manifest and names each.
-//   - The kubelet takes any number of pods from a source; ours takes [MaxPods].
-//   - The kubelet ends the pods of a file that has become bad; ours refuses a file as a
-//     whole if anything in it is wrong, and its pods stay as they were.
-//   - The kubelet ends all pods of a folder that does not exist and of an answer that is
-//     empty; ours keeps them until the folder or the answer says otherwise.
+//   - The kubelet ignores unknown fields, and uses the last value of a duplicate field;
+//     ours rejects the manifest and lists each such field.
+//   - The kubelet accepts any number of pods from a source; ours accepts at most [MaxPods].
+//   - The kubelet terminates the pods of a file that has become invalid; ours rejects a
+//     file as a whole if anything in it is invalid, and its pods stay as they were.
+//   - The kubelet terminates all pods of a folder that does not exist and of an empty
+//     response; ours keeps them until the folder can be read or a valid response arrives.
 //   - The kubelet refuses a static pod that refers to an object of the API server; ours
 //     accepts it, because a Store can have ConfigMaps and Secrets from manifests.
 //   - The kubelet ignores what follows the first document of a file; ours reads all
 //     documents, and refuses the file if one is bad.
-//   - The kubelet reads every file as YAML; ours reads one that ends in .json, or an
-//     answer that begins with a brace, as JSON.
-//   - The kubelet takes the last of two files that define a pod of one name; ours takes
+//   - The kubelet reads every file as YAML; ours reads a file that ends in .json, or a
+//     response that begins with a brace, as JSON.
+//   - If two files define a pod with the same name, the kubelet uses the last; ours uses
 //     the first, and reports the other as a problem.
-//   - The kubelet keeps the old name of a pod with a UID whose manifest has another name
-//     now; ours gives it the new name.
-//   - When a file is good again its pods are new to the kubelet, which had ended them;
-//     to ours they are those from before.
+//   - If the name in a manifest with a UID changes, the kubelet keeps the old name of the
+//     pod; ours uses the new name.
+//   - When a file is valid again, its pods are new to the kubelet, which had terminated
+//     them; in ours they are the same pods as before.
 //   - The kubelet's pods have no kind and no API version; ours have those of the
 //     manifest.
-//   - The kubelet makes the UID of a pod from the path of its file and from its content
-//     with the defaults; ours makes it from the content alone, as it is written, so that
-//     a renamed file is the same pod.
+//   - The kubelet computes the UID of a pod from the path of its file and from its content
+//     with the defaults; ours computes it from the content only, as written, so that a
+//     renamed file defines the same pod.
 //   - The kubelet's config.hash of a manifest with a UID is that UID, whatever else
 //     changes; ours follows the content.
 //
-// How sources are read:
+// How sources read manifests:
 //
-//   - The kubelet logs a bad file at every pass; ours reports each problem once, and once
-//     that it is gone.
+//   - The kubelet logs a bad file at every pass; ours reports each problem once when it
+//     appears and once when it is resolved.
 //   - A quantity such as 92E7000000000000000 occupies a core of the kubelet for minutes;
 //     ours refuses its manifest.
-//   - The kubelet acts upon a change of a file at once or at its next pass; ours waits for
-//     the rest of a save.
+//   - The kubelet reacts to a change of a file at once or at its next pass; ours waits
+//     until the file has stopped changing.
 //   - A YAML document is refused whose aliases add more than 1 MiB to it; the kubelet
 //     expands them to as much memory as they ask for.
 //   - The kubelet reads every file at every pass, whatever its size, and fetches a URL
 //     every 20 s, however often it fails; ours reads files that have changed, up to
 //     [MaxManifestBytes], and waits longer after failures.
 //
-// Values that no node can check are passed on unchecked: whether what a pod refers to
-// exists, and fields that only the scheduler or an admission plugin looks at.
+// Values that no node can check are not checked: whether the objects exist that a pod
+// refers to, and fields that only the scheduler or an admission plugin reads.
 //
 // # Testing your code with it
 //
-// [Directory.Load] is one pass, without a goroutine and without waiting: write files to
-// t.TempDir() and call it. Run's period is on the Clock of the config; in a synctest
-// bubble it needs PollOnly. [HTTP.Load] is one request: give it a Client whose
-// Transport answers. A Static needs nothing.
+// [Directory.Load] does one pass, without a goroutine and without waiting: write files to
+// t.TempDir() and call it. Run measures its period with the Clock of the config; in a
+// synctest bubble set PollOnly. [HTTP.Load] sends one request: set a Client with a
+// Transport that returns the response. A Static needs no fake.
 package podsource

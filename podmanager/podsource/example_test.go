@@ -61,7 +61,7 @@ spec:
 	// typo.yaml spec.containers[0].imgae: Forbidden: unknown field; spec.containers[0].image: Required value; spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive
 }
 
-// ConfigMaps and Secrets in the folder, for whoever fills volumes and environments.
+// ConfigMaps and Secrets in the folder, for volumes and environment variables.
 func ExampleStore() {
 	dir, err := os.MkdirTemp("", "manifests")
 	if err != nil {

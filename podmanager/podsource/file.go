@@ -18,37 +18,38 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// MaxManifestBytes is the size from which on a file is refused without being read:
-// more than the API server would take.
+// MaxManifestBytes is the largest size of a file in bytes. Larger files are rejected
+// without being read.
 const MaxManifestBytes = 1 << 20
 
-// MaxPods is how many pods a source gives at most, far more than a node can run.
-// Those after them, in the order of the source, are left out and are a [Problem].
+// MaxPods is the largest number of pods of a source, far more than a node can run. Pods
+// after these, in the order of the source, are ignored and are a [Problem].
 const MaxPods = 1000
 
-// settleTime is how long a file must look the same before it is not read any more. A
-// file that is written twice within a tick of its clock looks as it did after the
-// first time, and the clocks of some file systems tick every two seconds.
-const settleTime = 2 * time.Second
+// stableTime is how long a file's attributes must stay the same until it is no longer read
+// in each pass. Two writes within the resolution of the file system's timestamps leave the
+// same attributes, and that resolution is two seconds on some file systems.
+const stableTime = 2 * time.Second
 
-// file is what is known of one file. It never changes.
+// file is the result of reading one file. It is immutable.
 type file struct {
-	// info is how the file looked when it was read last; nil if it has become
-	// something since that cannot be read.
+	// info has the file's attributes at its last read; nil if the file can no longer be
+	// read.
 	info os.FileInfo
-	// since is when it was first seen to look so.
+	// since is when these attributes were first seen.
 	since time.Time
-	// settled says that it was read when it had looked so for settleTime.
-	settled bool
-	sum     [sha256.Size]byte
-	// manifests are the last good ones: a slip of the pen does not end a pod.
+	// stable reports whether the file was read when it had had these attributes for
+	// stableTime.
+	stable bool
+	sum    [sha256.Size]byte
+	// manifests are the last good ones, so that a typing error terminates no pod.
 	manifests []manifest
 	problems  []Problem
 }
 
-// manifestNames returns the names in a folder that are those of manifests, sorted.
-// The rest are somebody else's: editors' temporary files, the hidden folders of a
-// mounted ConfigMap, a README.
+// manifestNames returns the sorted names of the manifests in a folder. It ignores all other
+// entries, such as editors' temporary files, the hidden folders of a mounted ConfigMap, and
+// a README.
 func manifestNames(path string) (names []string, err error) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -71,44 +72,45 @@ func isManifestName(name string) bool {
 	}
 }
 
-// look returns what the file at path is now, and whether it was opened. The result is
-// old itself if nothing has changed, and nil if there is no such file, or a folder in
-// its place.
-func look(path string, old *file, of origin, now time.Time) (f *file, opened bool) {
+// load returns the current state of the file at path, and reports whether it opened the
+// file. The result is old itself if the file has not changed, and nil if it does not exist
+// or is a folder.
+func load(path string, old *file, of origin, now time.Time) (f *file, opened bool) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Lstat(path); err != nil {
 			return nil, false // removed since it was listed
 		}
-		return refuse(path, old, errors.New("symbolic link to nothing")), false
+		return unreadable(path, old, errors.New("symbolic link to a file that does not exist")), false
 	case err != nil:
-		return refuse(path, old, withoutPath(err)), false
+		return unreadable(path, old, withoutPath(err)), false
 	case info.IsDir():
 		return nil, false
-	case old != nil && old.settled && looksLike(info, old.info):
+	case old != nil && old.stable && sameAttributes(info, old.info):
 		return old, false
 	}
 	if err := checkInfo(info); err != nil {
-		return refuse(path, old, err), false
+		return unreadable(path, old, err), false
 	}
 	data, info, err := read(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, true
 	case err != nil:
-		return refuse(path, old, withoutPath(err)), true
+		return unreadable(path, old, withoutPath(err)), true
 	}
 	f = &file{info: info, since: now, sum: sha256.Sum256(data)}
-	if old != nil && looksLike(info, old.info) {
+	if old != nil && sameAttributes(info, old.info) {
 		f.since = old.since
-		f.settled = now.Sub(old.since) >= settleTime
+		f.stable = now.Sub(old.since) >= stableTime
 	}
 	f.parse(path, data, old, of)
 	return f, true
 }
 
-// parse fills in what the content of f is, which may be that of old.
+// parse sets the manifests and problems of f. It copies them from old if the content is the
+// same.
 func (f *file) parse(path string, data []byte, old *file, of origin) {
 	if old != nil && old.info != nil && old.sum == f.sum {
 		f.manifests, f.problems = old.manifests, old.problems
@@ -120,37 +122,38 @@ func (f *file) parse(path string, data []byte, old *file, of origin) {
 	}
 }
 
-// refuse returns a file that has become one that cannot be read.
-func refuse(path string, old *file, err error) *file {
+// unreadable returns the state of a file that cannot be read. It keeps the manifests of
+// old.
+func unreadable(path string, old *file, err error) *file {
 	f := &file{problems: []Problem{{File: path, Err: err}}}
 	if old == nil {
 		return f
 	}
-	if added, gone := compareProblems(old.problems, f.problems); old.info == nil && len(added)+len(gone) == 0 {
+	if added, resolved := compareProblems(old.problems, f.problems); old.info == nil && len(added)+len(resolved) == 0 {
 		return old
 	}
 	f.manifests = old.manifests
 	return f
 }
 
-func looksLike(a, b os.FileInfo) bool {
+func sameAttributes(a, b os.FileInfo) bool {
 	return b != nil && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && os.SameFile(a, b)
 }
 
-// checkInfo says why a file must not be read.
+// checkInfo returns an error if a file must not be read.
 func checkInfo(info os.FileInfo) error {
 	switch {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("not a regular file (mode %v)", info.Mode())
 	case info.Size() > MaxManifestBytes:
-		return fmt.Errorf("the file has %d bytes, at most %d are allowed", info.Size(), MaxManifestBytes)
+		return fmt.Errorf("the file has %d bytes, more than the limit of %d", info.Size(), MaxManifestBytes)
 	}
 	return nil
 }
 
-// read returns a file's content, and how it looked before that was read. The file may
-// not be any more what it was when somebody looked: a pipe must not block, nor may a
-// file that grows fill the memory.
+// read returns a file's content, and its attributes before the read. The file may have been
+// replaced since it was checked: a pipe must not block the read, and a growing file must
+// not fill the memory.
 func read(path string) ([]byte, os.FileInfo, error) {
 	f, err := openFile(path)
 	if err != nil {
@@ -166,17 +169,18 @@ func read(path string) ([]byte, os.FileInfo, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(f, MaxManifestBytes+1))
 	if err == nil && len(data) > MaxManifestBytes {
-		err = fmt.Errorf("the file grows beyond %d bytes", MaxManifestBytes)
+		err = fmt.Errorf("the file grew beyond the limit of %d bytes while it was read", MaxManifestBytes)
 	}
 	return data, info, err
 }
 
-// openFile opens what may be a pipe by now, for which it does not wait.
+// openFile opens a file without blocking, in case it was replaced by a pipe.
 func openFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// withoutPath removes the path from an error of package os: a Problem has it.
+// withoutPath removes the path from an error of package os, because the Problem contains it
+// already.
 func withoutPath(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
@@ -184,17 +188,17 @@ func withoutPath(err error) error {
 	return err
 }
 
-// chosen is what all files together give.
-type chosen struct {
+// selection is the result of merging the manifests of all files.
+type selection struct {
 	pods     []manifest
 	objects  []metav1.Object
 	problems []Problem
 }
 
-// choose returns what the files give, and what is wrong with them. Of two manifests
-// for one pod or one object the first one counts, and the other is a problem; so are
-// the pods after the first MaxPods.
-func choose(files []*file) (c chosen) {
+// selectManifests returns the pods, objects and problems of the files. Of two manifests for
+// the same pod or object the first is used and the other is a problem. Pods after the first
+// MaxPods are a problem too.
+func selectManifests(files []*file) (c selection) {
 	names := make(map[string]manifest)
 	uids := make(map[types.UID]manifest)
 	var surplus []manifest
@@ -206,7 +210,7 @@ func choose(files []*file) (c chosen) {
 			if first, taken := names[m.kind()+name]; taken {
 				errs = append(errs, duplicate(field.NewPath("metadata", "name"), name, first))
 			}
-			if first, taken := uids[m.uid()]; taken && m.ownUID() {
+			if first, taken := uids[m.uid()]; taken && m.hasOwnUID() {
 				errs = append(errs, duplicate(field.NewPath("metadata", "uid"), string(m.uid()), first))
 			}
 			if errs != nil {
@@ -229,7 +233,7 @@ func choose(files []*file) (c chosen) {
 	if len(surplus) > 0 {
 		first := surplus[0]
 		c.problems = append(c.problems, Problem{File: first.file, Document: first.document, Err: fmt.Errorf(
-			"a source may give %d pods: pod %s and all after it, %d in all, are left out", MaxPods, first.name(), len(surplus))})
+			"a source may define at most %d pods: ignored pod %s and all later pods, %d in total", MaxPods, first.name(), len(surplus))})
 	}
 	c.problems = slices.Clip(c.problems)
 	return c
@@ -237,6 +241,6 @@ func choose(files []*file) (c chosen) {
 
 func duplicate(at *field.Path, value string, first manifest) *field.Error {
 	err := field.Duplicate(at, value)
-	err.Detail = fmt.Sprintf("%s, document %d, comes first", first.file, first.document)
+	err.Detail = fmt.Sprintf("already defined in %s, document %d", first.file, first.document)
 	return err
 }

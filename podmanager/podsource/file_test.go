@@ -14,7 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-func TestNamesOfManifests(t *testing.T) {
+func TestIsManifestName(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
 		"a.yaml": true, "a.yml": true, "a.json": true, "A.YAML": true, "a.b.yaml": true, "a b.yml": true,
@@ -26,17 +26,17 @@ func TestNamesOfManifests(t *testing.T) {
 	}
 }
 
-func TestAFileThatVanishesWhileItIsLookedAtIsGone(t *testing.T) {
+func TestLoad_FileRemovedDuringTheLoad(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.yaml")
-	f, opened := look(path, nil, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
+	f, opened := load(path, nil, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
 	require.Nil(t, f)
 	require.False(t, opened)
 	_, _, err := read(path)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func TestReadRefusesWhatIsNoSmallRegularFile(t *testing.T) {
+func TestRead_RejectsLargeAndIrregularFiles(t *testing.T) {
 	t.Parallel()
 	_, _, err := read(t.TempDir())
 	require.ErrorContains(t, err, "not a regular file")
@@ -50,44 +50,44 @@ func TestReadRefusesWhatIsNoSmallRegularFile(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(path, make([]byte, MaxManifestBytes+1), 0o600))
 	_, _, err = read(path)
-	require.EqualError(t, err, "the file has 1048577 bytes, at most 1048576 are allowed")
+	require.EqualError(t, err, "the file has 1048577 bytes, more than the limit of 1048576")
 }
 
-func TestAFileUnderARegularFileIsAProblemOnce(t *testing.T) {
+func TestLoad_UnreadableFileIsOneProblem(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "a")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	path := filepath.Join(file, "b.yaml")
-	first, _ := look(path, nil, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
+	first, _ := load(path, nil, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
 	require.Len(t, first.problems, 1)
 	require.Equal(t, path, first.problems[0].File)
 	require.NotContains(t, first.problems[0].Err.Error(), path, "the path is said once")
-	again, _ := look(path, first, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
+	again, _ := load(path, first, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
 	require.Same(t, first, again)
 }
 
-func TestAFileThatIsRefusedIsReadAnewAfterwards(t *testing.T) {
+func TestLoad_RejectedFileIsReadAgain(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.yaml")
 	good := []byte(podWith("", ""))
 	require.NoError(t, os.WriteFile(path, good, 0o600))
-	first, _ := look(path, nil, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
+	first, _ := load(path, nil, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
 	require.Len(t, first.manifests, 1)
 
 	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("#", MaxManifestBytes+1)), 0o600))
-	refused, opened := look(path, first, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
+	refused, opened := load(path, first, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
 	require.False(t, opened)
 	require.Len(t, refused.problems, 1)
 	require.Equal(t, first.manifests, refused.manifests)
 
 	require.NoError(t, os.WriteFile(path, good, 0o600))
-	after, opened := look(path, refused, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
+	after, opened := load(path, refused, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
 	require.True(t, opened)
 	require.Empty(t, after.problems)
 	require.Equal(t, first.manifests, after.manifests)
 }
 
-func TestSettleKeepsWhatHasNotChanged(t *testing.T) {
+func TestStampSeen_KeepsUnchangedPods(t *testing.T) {
 	t.Parallel()
 	pod := func(uid, hash string) manifest {
 		p := new(corev1.Pod)
@@ -95,8 +95,8 @@ func TestSettleKeepsWhatHasNotChanged(t *testing.T) {
 		return manifest{pod: p}
 	}
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	before, byUID := settle([]manifest{pod("same", "1"), pod("edited", "1"), pod("gone", "1")}, nil, start)
-	after, _ := settle([]manifest{pod("new", "1"), pod("edited", "2"), pod("same", "1")}, byUID, start.Add(time.Minute))
+	before, byUID := stampSeen([]manifest{pod("same", "1"), pod("edited", "1"), pod("gone", "1")}, nil, start)
+	after, _ := stampSeen([]manifest{pod("new", "1"), pod("edited", "2"), pod("same", "1")}, byUID, start.Add(time.Minute))
 
 	require.Same(t, before[0], after[2])
 	require.NotSame(t, before[1], after[1])
@@ -104,11 +104,11 @@ func TestSettleKeepsWhatHasNotChanged(t *testing.T) {
 	require.Equal(t, "2026-01-01T00:00:00.000000000Z", after[1].Annotations[podspec.SeenAnnotation])
 	require.Equal(t, "1", before[1].Annotations[podspec.HashAnnotation])
 
-	again, _ := settle([]manifest{pod("gone", "1")}, map[types.UID]*corev1.Pod{}, start.Add(time.Hour))
+	again, _ := stampSeen([]manifest{pod("gone", "1")}, map[types.UID]*corev1.Pod{}, start.Add(time.Hour))
 	require.Equal(t, "2026-01-01T01:00:00.000000000Z", again[0].Annotations[podspec.SeenAnnotation], "it was away")
 }
 
-func TestProblemsThatComeAndGo(t *testing.T) {
+func TestCompareProblems(t *testing.T) {
 	t.Parallel()
 	a, b := Problem{File: "a", Err: os.ErrNotExist}, Problem{File: "b", Document: 2, Err: os.ErrPermission}
 	require.EqualError(t, a, "a: file does not exist")

@@ -66,7 +66,7 @@ func FuzzDecodeAnswer(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		manifests, problems := decodeAnswer("u", data, origin{source: podspec.SourceHTTP, node: "n"})
+		manifests, problems := decodeResponse("u", data, origin{source: podspec.SourceHTTP, node: "n"})
 		if len(manifests) > 0 {
 			require.Empty(t, problems, "pods or problems, and never both")
 		}
@@ -78,7 +78,7 @@ func FuzzDecodeAnswer(f *testing.F) {
 	})
 }
 
-// Whatever follows a secret in its file, no problem quotes it.
+// No problem contains the data of a secret, with any text after it in its file.
 func FuzzSecretsAreNotTold(f *testing.F) {
 	for _, rest := range []string{
 		"", "\n", ": x", "\n\tb", "\n---\n", "\nkind: Pod", "\n  k: again", "]", "\ntype: 5", "\n data: {a: b}", "\"", " *x", "\ndata: {k: '%'}",

@@ -20,27 +20,27 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// HTTP gives the pods whose manifests are at a URL: a Pod or a PodList, as JSON or as
-// YAML, or several Pods as YAML documents. Make it with [NewHTTP]; all methods are safe
+// HTTP delivers the pods whose manifests are at a URL: a Pod or a PodList, as JSON or as
+// YAML, or several Pods as YAML documents. Create it with [NewHTTP]; all methods are safe
 // for concurrent use.
 //
-// An answer is taken whole or not at all. While there is none, or a bad one, the pods
-// are those of the last good one: only a good answer ends a pod, an empty PodList for
-// example.
+// A response is used as a whole or not at all. If a request fails or its response is bad,
+// the pods are those of the last good response. So only a good response removes a pod, for
+// example an empty PodList.
 type HTTP struct {
 	cfg    HTTPConfig
-	name   string // of the URL in problems
+	name   string // the URL in problems
 	client *http.Client
 	loop   *loop.Loop
 
-	step   sync.Mutex // serialises passes, and is held during callbacks
-	last   *file      // the last answer, good or bad; nil before
-	etag   string     // of the last answer
-	fails  int        // requests without an answer since the last one
-	answer answer
+	step  sync.Mutex // serialises passes, and is held during callbacks
+	last  *file      // the last response, good or bad; nil before the first
+	etag  string     // of the last response
+	fails int        // failed requests since the last response
+	state state
 }
 
-// NewHTTP returns a source that has asked for nothing yet. It starts nothing.
+// NewHTTP returns a source that has not sent a request yet. It starts nothing.
 func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("podsource: invalid config: %w", err)
@@ -48,32 +48,32 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	cfg = cfg.withDefaults()
 	h := &HTTP{
 		cfg: cfg, client: cfg.Client, loop: loop.New(cfg.Clock),
-		answer: answer{log: cfg.Logger, observer: cfg.Observer},
+		state: state{log: cfg.Logger, observer: cfg.Observer},
 	}
 	if u, err := url.Parse(cfg.URL); err == nil {
-		u.RawQuery = "" // which may hold a token
+		u.RawQuery = "" // it may contain a token
 		h.name = u.Redacted()
 	}
 	if h.client == nil {
-		h.client = &http.Client{Transport: ownTransport()}
+		h.client = &http.Client{Transport: newTransport()}
 	}
 	return h, nil
 }
 
-// ownTransport is a copy of the standard one, so that closing what is idle closes no
-// connection of anybody else.
-func ownTransport() http.RoundTripper {
+// newTransport returns a copy of the default transport, so that closing idle connections
+// affects no other client.
+func newTransport() http.RoundTripper {
 	if t, ok := http.DefaultTransport.(*http.Transport); ok {
 		return t.Clone()
 	}
 	return http.DefaultTransport
 }
 
-// Run asks at once and then every period, until ctx is done; then it returns nil. It calls
-// set as [Directory.Run] does. Problems do not end it. A second Run beside the first
-// returns [ErrRunning].
+// Run sends a request at once and then every period, until ctx is done; then it returns
+// nil. It calls set as [Directory.Run] does. Problems do not end it. A second concurrent
+// Run returns [ErrRunning].
 func (h *HTTP) Run(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
-	told := 0
+	delivered := 0
 	if h.cfg.Client == nil {
 		defer h.client.CloseIdleConnections()
 	}
@@ -82,9 +82,9 @@ func (h *HTTP) Run(ctx context.Context, set func(context.Context, []*corev1.Pod)
 		if l.err != nil && ctx.Err() != nil {
 			return h.cfg.Period
 		}
-		if l.generation != told {
+		if l.generation != delivered {
 			set(ctx, l.res.Pods)
-			told = l.generation
+			delivered = l.generation
 		}
 		wait := backOff(l.fails, h.cfg.Period, l.retryAfter)
 		return wait + rand.N(wait/5+1)
@@ -94,21 +94,20 @@ func (h *HTTP) Run(ctx context.Context, set func(context.Context, []*corev1.Pod)
 // Trigger asks Run for a request soon. It never blocks.
 func (h *HTTP) Trigger() { h.loop.Trigger() }
 
-// Problems returns the problems that the last pass has found. The slice is the
-// caller's.
-func (h *HTTP) Problems() []Problem { return h.answer.result(0).Problems }
+// Problems returns the problems that the last pass found. The caller owns the slice.
+func (h *HTTP) Problems() []Problem { return h.state.result(0).Problems }
 
-// Load asks once, and returns all pods and all problems. Bad manifests are problems and
-// no error. The error says that there was no answer, which is a problem as well, or
-// that ctx was done; the pods are then those from before. It waits for a pass that is
-// going on.
+// Load sends one request, and returns all pods and all problems. A bad manifest is a
+// problem and not an error. Load returns an error if the request failed, which is a problem
+// too, or if ctx is done; the pods are then those of the previous pass. It waits for a pass
+// that is in progress.
 func (h *HTTP) Load(ctx context.Context) (Result, error) {
 	l := h.load(ctx)
 	return l.res, l.err
 }
 
-// loaded is what a pass has come to.
-type loaded struct {
+// loadResult is the result of one pass.
+type loadResult struct {
 	res        Result
 	generation int
 	err        error
@@ -116,35 +115,36 @@ type loaded struct {
 	retryAfter time.Duration
 }
 
-func (h *HTTP) load(ctx context.Context) (l loaded) {
+func (h *HTTP) load(ctx context.Context) (l loadResult) {
 	h.step.Lock()
 	defer h.step.Unlock()
 	read := 0
-	f, err := h.ask(ctx)
+	f, err := h.fetch(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
 	case err != nil:
-		// Nobody has said that a pod shall end.
+		// A failed request removes no pod.
 		h.fails++
 		l.retryAfter = retryAfter(err)
 		problem := Problem{File: h.name, Err: withoutURL(err)}
-		h.answer.publish(ctx, append([]Problem{problem}, h.answer.inFiles...))
+		h.state.publish(ctx, append([]Problem{problem}, h.state.fileProblems...))
 		err = problem
 	default:
 		h.fails = 0
 		if f != h.last {
 			read, h.last = 1, f
-			h.answer.resolve([]*file{f}, h.cfg.Clock.Now())
+			h.state.update([]*file{f}, h.cfg.Clock.Now())
 		}
-		h.answer.publish(ctx, h.answer.inFiles)
+		h.state.publish(ctx, h.state.fileProblems)
 	}
-	l.res, l.generation, l.err, l.fails = h.answer.result(read), h.answer.generation, err, h.fails
+	l.res, l.generation, l.err, l.fails = h.state.result(read), h.state.generation, err, h.fails
 	h.cfg.Observer.Loaded(l.res, err)
 	return l
 }
 
-// ask returns the answer to one request, which is the last one if nothing has changed.
-func (h *HTTP) ask(ctx context.Context) (*file, error) {
+// fetch sends one request and returns its response. It returns h.last if nothing has
+// changed.
+func (h *HTTP) fetch(ctx context.Context) (*file, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.cfg.URL, http.NoBody)
@@ -172,28 +172,28 @@ func (h *HTTP) ask(ctx context.Context) (*file, error) {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, h.cfg.MaxBytes+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("read the answer: %w", err)
+		return nil, fmt.Errorf("read the response: %w", err)
 	case int64(len(data)) > h.cfg.MaxBytes:
-		return nil, fmt.Errorf("the answer has more than %d bytes", h.cfg.MaxBytes)
+		return nil, fmt.Errorf("the response is larger than the limit of %d bytes", h.cfg.MaxBytes)
 	}
 	h.etag = resp.Header.Get("ETag")
 	return h.parse(data), nil
 }
 
-// parse returns what an answer says, and the last one if that said the same.
+// parse decodes a response. It returns h.last if the content is the same.
 func (h *HTTP) parse(data []byte) *file {
 	f := &file{sum: sha256.Sum256(data)}
 	if h.last != nil && h.last.sum == f.sum {
 		return h.last
 	}
-	f.manifests, f.problems = decodeAnswer(h.name, data, origin{source: podspec.SourceHTTP, node: h.cfg.NodeName, owner: h.cfg.Owner})
+	f.manifests, f.problems = decodeResponse(h.name, data, origin{source: podspec.SourceHTTP, node: h.cfg.NodeName, owner: h.cfg.Owner})
 	if f.problems != nil && h.last != nil {
 		f.manifests = h.last.manifests
 	}
 	return f
 }
 
-// statusError is an answer without manifests.
+// statusError is a response with a status code other than 200.
 type statusError struct {
 	code       int
 	retryAfter string
@@ -203,8 +203,8 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("the server answered %d %s", e.code, http.StatusText(e.code))
 }
 
-// retryAfter returns how long the server asks to be left alone, 0 if it does not. A
-// date would be on its clock, not on ours.
+// retryAfter returns the wait that the server asks for with Retry-After, or 0. Dates are
+// ignored, because the server's clock may differ.
 func retryAfter(err error) time.Duration {
 	status, ok := errors.AsType[*statusError](err)
 	if !ok {
@@ -217,8 +217,8 @@ func retryAfter(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// withoutURL removes the URL from an error of package http: a Problem has it, and
-// without what may be secret in it.
+// withoutURL removes the URL from an error of package http, because the Problem contains it
+// already, without its secret parts.
 func withoutURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
@@ -226,7 +226,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-// backOff returns how long to wait after so many failures in a row.
+// backOff returns how long to wait after this number of consecutive failures. asked is the
+// server's Retry-After.
 func backOff(fails int, period, asked time.Duration) time.Duration {
 	if fails == 0 {
 		return period

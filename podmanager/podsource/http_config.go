@@ -12,47 +12,48 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// HTTPConfig says what an [HTTP] asks for and for which node.
+// HTTPConfig configures an [HTTP].
 type HTTPConfig struct {
-	// URL is where the manifests are, http or https. Required.
+	// URL is the http or https URL of the manifests. Required.
 	URL string
-	// Header is sent with each request, for example an Authorization. It is in no
-	// log. Optional.
+	// Header is sent with each request, for example an Authorization header. It is never
+	// logged. Optional.
 	Header http.Header
-	// Client sends the requests: certificates and proxies are its matter. Default:
-	// one of this source's own, with the settings of [http.DefaultTransport].
+	// Client sends the requests. Configure certificates and proxies in its transport.
+	// Default: a new client with the settings of [http.DefaultTransport].
 	Client *http.Client
 	// NodeName and Owner are as in a [DirectoryConfig]. NodeName is required.
 	NodeName string
 	Owner    string
-	// Period is the time between the end of a request and the next one. After a
-	// failure the wait is one second, and doubles up to Period, or is what the
-	// server asks for with Retry-After, up to ten minutes. A random part of up to a
-	// fifth is added to every wait, so that nodes do not ask all at once. Default
-	// 20s.
+	// Period is the time between the end of a request and the next request. After a failure
+	// the wait is one second, and doubles with each further failure up to Period. If the
+	// server sends a longer Retry-After, the wait is that, up to ten minutes. A random time
+	// of up to a fifth is added to each wait, so that nodes do not send their requests at
+	// the same moment. Default 20s.
 	Period time.Duration
-	// Timeout is how long one request may take, its answer included. Default 10s.
+	// Timeout is how long one request may take, including its response. Default 10s.
 	Timeout time.Duration
-	// MaxBytes is the size from which on an answer is refused. Default 10 MiB.
+	// MaxBytes is the largest size of a response in bytes. Larger responses are rejected.
+	// Default 10 MiB.
 	MaxBytes int64
-	// Clock is the time source. Timeout is on the system's. Default: the system
-	// clock.
+	// Clock is the time source, except for Timeout, which always uses the system clock.
+	// Default: the system clock.
 	Clock clock.Clock
-	// Logger receives structured logs: a line when a problem appears and one when
-	// it is gone. Default: discard.
+	// Logger receives a line when a problem appears and another when it is resolved.
+	// Default: discard.
 	Logger *slog.Logger
 	// Observer receives events for metrics and health. Optional.
 	Observer Observer
 }
 
-// Validate reports every problem with c, joined.
+// Validate returns all problems with c as one joined error.
 func (c HTTPConfig) Validate() error {
 	var errs []error
 	switch u, err := url.Parse(c.URL); {
 	case c.URL == "":
 		errs = append(errs, errors.New("field URL is required"))
 	case err != nil:
-		errs = append(errs, errors.New("field URL: it cannot be parsed")) // and may hold a password
+		errs = append(errs, errors.New("field URL: it cannot be parsed")) // the text is left out, because it may contain a password
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		errs = append(errs, errors.New("field URL: want http://HOST/PATH or https://HOST/PATH"))
 	}

@@ -89,7 +89,7 @@ func images(pods []*corev1.Pod) string {
 	return strings.Join(list, ", ")
 }
 
-func TestHTTPConfigNamesEveryProblem(t *testing.T) {
+func TestHTTPConfig_ValidateReportsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := podsource.NewHTTP(podsource.HTTPConfig{Period: -1, Timeout: -1, MaxBytes: -1})
 	require.ErrorContains(t, err, "podsource: invalid config")
@@ -104,7 +104,7 @@ func TestHTTPConfigNamesEveryProblem(t *testing.T) {
 	require.NoError(t, podsource.HTTPConfig{URL: "http://h:1/p?q", NodeName: "n"}.Validate())
 }
 
-func TestWhatAServerCanAnswer(t *testing.T) {
+func TestHTTP_ValidResponses(t *testing.T) {
 	t.Parallel()
 	pod := strings.Replace(jsonOf("a", "i:1"), "{", `{"apiVersion":"v1","kind":"Pod",`, 1)
 	for name, c := range map[string]struct{ body, want string }{
@@ -131,10 +131,10 @@ func TestWhatAServerCanAnswer(t *testing.T) {
 	}
 }
 
-func TestABadAnswerKeepsTheLastGoodPods(t *testing.T) {
+func TestHTTP_BadResponseKeepsTheLastGoodPods(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ body, want string }{
-		"nothing":       {"", "the answer is empty"},
+		"nothing":       {"", "the response is empty"},
 		"a page":        {"<html>", "document 1: not a Pod: want an object, have a string"},
 		"cut off":       {listOf(jsonOf("a", "i:2"))[:50], "document 1: not valid JSON: unexpected end of JSON input"},
 		"another list":  {`{"apiVersion":"v1","kind":"List","items":[]}`, `kind: Unsupported value: "List"`},
@@ -144,7 +144,7 @@ func TestABadAnswerKeepsTheLastGoodPods(t *testing.T) {
 		"item of null":  {listOf("null"), "document 1: not a Pod: want an object, have null"},
 		"other kind":    {listOf(`{"apiVersion":"v1","kind":"Secret"}`), `document 1: kind: Unsupported value: "Secret"`},
 		"half a kind":   {listOf(`{"kind":"Pod"}`), `document 1: apiVersion: Required value`},
-		"only comments": {"# nothing", "there is no manifest"},
+		"only comments": {"# nothing", "the file contains no manifest"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -173,17 +173,17 @@ func TestABadAnswerKeepsTheLastGoodPods(t *testing.T) {
 	}
 }
 
-func TestTheBadItemsOfAListAreNotAllNamed(t *testing.T) {
+func TestHTTP_LimitsTheProblemsOfAList(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.serve(listOf(strings.Repeat("{},", 1000) + "{}"))
 	res, err := s.Load(t.Context())
 	require.NoError(t, err)
 	require.Len(t, res.Problems, 101)
-	require.ErrorContains(t, res.Problems[100], "document 101: there are more bad documents")
+	require.ErrorContains(t, res.Problems[100], "document 101: this document is invalid too")
 }
 
-func TestTwoPodsOfOneNameInAList(t *testing.T) {
+func TestHTTP_TwoPodsOfOneNameInAList(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.serve(listOf(jsonOf("a", "i:1"), jsonOf("a", "i:2")))
@@ -193,7 +193,7 @@ func TestTwoPodsOfOneNameInAList(t *testing.T) {
 	require.ErrorContains(t, res.Problems[0], "document 2: metadata.name: Duplicate value")
 }
 
-func TestNoAnswerKeepsThePods(t *testing.T) {
+func TestHTTP_FailedRequestKeepsThePods(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *podsource.HTTPConfig) { c.MaxBytes = 300 })
 	s.status(http.StatusServiceUnavailable)
@@ -205,10 +205,10 @@ func TestNoAnswerKeepsThePods(t *testing.T) {
 	require.NoError(t, err)
 
 	for want, respond := range map[string]func(){
-		"404 Not Found":                      func() { s.status(http.StatusNotFound) },
-		"204 No Content":                     func() { s.status(http.StatusNoContent) },
-		"304 Not Modified":                   func() { s.status(http.StatusNotModified) },
-		"the answer has more than 300 bytes": func() { s.serve(listOf(jsonOf("a", strings.Repeat("x", 300)))) },
+		"404 Not Found":    func() { s.status(http.StatusNotFound) },
+		"204 No Content":   func() { s.status(http.StatusNoContent) },
+		"304 Not Modified": func() { s.status(http.StatusNotModified) },
+		"the response is larger than the limit of 300 bytes": func() { s.serve(listOf(jsonOf("a", strings.Repeat("x", 300)))) },
 	} {
 		respond()
 		res, err = s.Load(t.Context())
@@ -224,7 +224,7 @@ func TestNoAnswerKeepsThePods(t *testing.T) {
 	require.Zero(t, res.FilesRead, "the same content as the last answer")
 }
 
-func TestWhatHasNotChangedIsNotSentAgain(t *testing.T) {
+func TestHTTP_SendsTheETag(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *podsource.HTTPConfig) {
 		c.Header = http.Header{"Authorization": {"Bearer x"}, "Host": {"pods.test"}}
@@ -265,7 +265,7 @@ func TestWhatHasNotChangedIsNotSentAgain(t *testing.T) {
 	}
 }
 
-func TestARequestThatIsCancelledIsNoProblem(t *testing.T) {
+func TestHTTP_CancelledRequestIsNoProblem(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -276,7 +276,7 @@ func TestARequestThatIsCancelledIsNoProblem(t *testing.T) {
 	require.NoError(t, s.Run(ctx, func(context.Context, []*corev1.Pod) { t.Error("told") }))
 }
 
-func TestHTTPRunAsksWithBackOffAndTellsOfChanges(t *testing.T) {
+func TestHTTP_RunBacksOffAndDeliversChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // the bubble's time orders nothing for the race detector
 		var asked []time.Duration
@@ -340,7 +340,7 @@ func TestHTTPRunAsksWithBackOffAndTellsOfChanges(t *testing.T) {
 	})
 }
 
-func TestOneRequestHasALimitedTime(t *testing.T) {
+func TestHTTP_RequestTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		s.respond = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
@@ -351,8 +351,8 @@ func TestOneRequestHasALimitedTime(t *testing.T) {
 	})
 }
 
-// Over a real connection, with the client that the source makes for itself.
-func TestHTTPLeavesNothingBehind(t *testing.T) {
+// Over a real connection, with the source's default client.
+func TestHTTP_ClosesItsConnections(t *testing.T) {
 	t.Parallel()
 	var body atomic.Value
 	body.Store(listOf(jsonOf("a", "i:1")))
@@ -375,9 +375,9 @@ func TestHTTPLeavesNothingBehind(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// TestHTTPMorePodsThanANodeRunsAreLeftOut: the first of the answer are those that were
+// TestHTTP_IgnoresPodsAfterMaxPods: the first of the answer are those that were
 // there before as long as its order stays.
-func TestHTTPMorePodsThanANodeRunsAreLeftOut(t *testing.T) {
+func TestHTTP_IgnoresPodsAfterMaxPods(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	var items []string
@@ -392,7 +392,7 @@ func TestHTTPMorePodsThanANodeRunsAreLeftOut(t *testing.T) {
 	require.Equal(t, "p999-node1", res.Pods[podsource.MaxPods-1].Name)
 	require.Len(t, res.Problems, 1)
 	require.EqualError(t, res.Problems[0], "https://user:xxxxx@site.test/pods: document 1001: "+
-		"a source may give 1000 pods: pod default/p1000-node1 and all after it, 3 in all, are left out")
+		"a source may define at most 1000 pods: ignored pod default/p1000-node1 and all later pods, 3 in total")
 
 	s.serve(listOf(items[:podsource.MaxPods]...))
 	res, err = s.Load(t.Context())

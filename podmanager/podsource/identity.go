@@ -16,23 +16,24 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// SourceStatic is the source of pods of a [Static], as the annotation
-// [podspec.SourceAnnotation] has it.
+// SourceStatic is the value of the annotation [podspec.SourceAnnotation] on pods of a
+// [Static].
 const SourceStatic = "static"
 
-// seenLayout is RFC 3339 with nine digits for the fraction of a second, the kubelet's.
+// seenLayout is the kubelet's time layout: RFC 3339 with nine digits for the fraction of a
+// second.
 const seenLayout = "2006-01-02T15:04:05.000000000Z07:00"
 
-// origin is what pods get from the source that they come from.
+// origin has the properties of a source that its pods depend on.
 type origin struct {
 	source, node, owner string
-	objects             bool // ConfigMaps and Secrets are taken too
-	kindless            bool // what says of no kind is a pod
+	objects             bool // ConfigMaps and Secrets are accepted too
+	kindless            bool // a document without a kind is a pod
 }
 
-// contentHash returns 32 hexadecimal digits that depend on what a manifest says and
-// on the origin, and not on how it is written or on the file's name. It is of the pod
-// without defaults, so that a new default does not restart every pod.
+// contentHash returns 32 hexadecimal digits that depend on the content of a manifest and on
+// the origin, and not on the formatting or on the file's name. Pass the pod without
+// defaults, so that a new default does not restart every pod.
 func contentHash(pod *corev1.Pod, of origin) string {
 	data, err := json.Marshal(struct {
 		Source, Node string
@@ -42,7 +43,8 @@ func contentHash(pod *corev1.Pod, of origin) string {
 		Status       corev1.PodStatus `json:",omitzero"`
 	}{of.source, strings.ToLower(of.node), of.owner, pod.ObjectMeta, pod.Spec, pod.Status})
 	if err != nil {
-		// What was decoded from JSON marshals; otherwise the pod never looks changed.
+		// A pod decoded from JSON can always be marshaled. If not, changes of the pod go
+		// unnoticed.
 		data = []byte(pod.Namespace + "/" + pod.Name)
 	}
 	sum := sha256.Sum256(data)
@@ -67,8 +69,9 @@ func setIdentity(pod *corev1.Pod, of origin, hash string) {
 	}
 }
 
-// tolerateNoExecute lets the pod stay whatever taint its node gets: it has no other node.
-// A toleration of all these taints for some seconds becomes one without an end.
+// tolerateNoExecute makes the pod tolerate every NoExecute taint, because a static pod
+// cannot run on another node. An existing toleration of all these taints loses its time
+// limit.
 func tolerateNoExecute(spec *corev1.PodSpec) {
 	always := corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
 	i := slices.IndexFunc(spec.Tolerations, func(t corev1.Toleration) bool { return t.MatchToleration(&always) })
@@ -79,14 +82,14 @@ func tolerateNoExecute(spec *corev1.PodSpec) {
 	spec.Tolerations[i] = always
 }
 
-// staticName is the pod's name in the cluster, where the same manifest may be on
-// many nodes.
+// staticName returns the pod's name in the cluster. It includes the node's name, because
+// many nodes may have the same manifest.
 func staticName(name, nodeName string) string { return name + "-" + strings.ToLower(nodeName) }
 
-// settle returns the pods of the manifests. A pod whose content has not changed is
-// the one from before; one that is new is stamped with now; one that keeps only its
-// UID keeps the time at which that was first seen.
-func settle(manifests []manifest, before map[types.UID]*corev1.Pod, now time.Time) (pods []*corev1.Pod, byUID map[types.UID]*corev1.Pod) {
+// stampSeen returns the pods of the manifests, with the time at which their UID was first
+// seen: now for a new UID, the previous time for a known one. A pod with unchanged content
+// is returned as the object in before.
+func stampSeen(manifests []manifest, before map[types.UID]*corev1.Pod, now time.Time) (pods []*corev1.Pod, byUID map[types.UID]*corev1.Pod) {
 	byUID = make(map[types.UID]*corev1.Pod, len(manifests))
 	for _, m := range manifests {
 		seen := now.Format(seenLayout)

@@ -6,7 +6,8 @@ import (
 	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
-// checkImage returns why no runtime could pull the image of this reference.
+// checkImage returns an error message if the image reference cannot be parsed, so that no
+// runtime could pull it.
 func checkImage(ref string) []string {
 	if _, err := imageref.Parse(ref); err != nil {
 		return []string{err.Error()}
@@ -14,9 +15,9 @@ func checkImage(ref string) []string {
 	return nil
 }
 
-// pullPolicy returns when to pull an image for which the pod does not say it: always if
-// its tag is latest, or if it has neither a tag nor a digest. An image that nobody can
-// pull has no tag.
+// pullPolicy returns the default pull policy of an image: Always if its tag is latest, or
+// if it has neither a tag nor a digest; otherwise, and for an invalid reference,
+// IfNotPresent.
 func pullPolicy(image string) corev1.PullPolicy {
 	ref, err := imageref.Parse(image)
 	if err == nil && ref.WithDefaultTag().Tag == imageref.DefaultTag {

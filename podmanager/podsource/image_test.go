@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestImagesThatCanBePulled(t *testing.T) {
+func TestCheckImage_ValidReferences(t *testing.T) {
 	t.Parallel()
 	digest := strings.Repeat("0a", 32)
 	for _, ref := range []string{
@@ -19,7 +19,7 @@ func TestImagesThatCanBePulled(t *testing.T) {
 	}
 }
 
-func TestImagesThatNobodyCanPull(t *testing.T) {
+func TestCheckImage_InvalidReferences(t *testing.T) {
 	t.Parallel()
 	for ref, why := range map[string]string{
 		"":                                    "invalid reference format",

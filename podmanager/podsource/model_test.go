@@ -56,7 +56,7 @@ func (m model) problems() (n int) {
 
 // Whatever happens to a file between two passes, the pods are those of the model,
 // and the problems that were told of are those that there are.
-func TestDirectoryAgreesWithTheModel(t *testing.T) {
+func TestDirectory_AgreesWithTheModel(t *testing.T) {
 	t.Parallel()
 	for run := range 100 {
 		seed := rand.Uint64()
@@ -130,7 +130,7 @@ func requireAgrees(t *testing.T, b *bed, want model) {
 	}
 }
 
-func TestLoadersAndReadersTogether(t *testing.T) {
+func TestDirectory_ConcurrentLoadsAndReads(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
 	d, err := podsource.NewDirectory(podsource.DirectoryConfig{Path: path, NodeName: "n"})

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// completeObject makes an object what the API server would have stored, and returns
-// what is wrong with it. No error says what it holds.
+// completeObject sets the fields that the API server would set, and returns the validation
+// errors. They contain no values.
 func completeObject(object metav1.Object) field.ErrorList {
 	if object.GetNamespace() == "" {
 		object.SetNamespace(corev1.NamespaceDefault)
@@ -71,7 +71,7 @@ func (v *validator) secret(s *corev1.Secret) {
 	for _, key := range sortedKeys(s.Data) {
 		v.invalid(at, key, validation.IsConfigMapKey(key)...)
 	}
-	for _, key := range keysOf(s.Type) {
+	for _, key := range requiredKeys(s.Type) {
 		data, ok := s.Data[key]
 		switch isJSON := key == corev1.DockerConfigKey || key == corev1.DockerConfigJsonKey; {
 		case !ok:
@@ -82,8 +82,8 @@ func (v *validator) secret(s *corev1.Secret) {
 	}
 }
 
-// keysOf returns the keys that a Secret of a type must have.
-func keysOf(t corev1.SecretType) []string {
+// requiredKeys returns the keys that a Secret of this type must have.
+func requiredKeys(t corev1.SecretType) []string {
 	switch t {
 	case corev1.SecretTypeDockercfg:
 		return []string{corev1.DockerConfigKey}

@@ -7,21 +7,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Problem is something that keeps a source from giving all its pods. It is an
-// error.
+// Problem is an error that prevents a source from delivering all its pods.
 type Problem struct {
 	// File is the path of the file, or of the folder itself, or the URL of an [HTTP].
 	File string
-	// Document is the place of the document in the file, counted from 1 and
-	// without empty ones, or the place in a list. It is 0 if the problem is about
-	// the whole.
+	// Document is the position of the document in the file, or of the item in a list,
+	// counted from 1. Empty documents are not counted. It is 0 if the problem is about the
+	// whole file.
 	Document int
-	// Err says what is wrong. If it is about the content of a manifest, it names
-	// every bad field by its path and holds a [field.Error] for each.
+	// Err is the cause. If it is about the content of a manifest, it names every bad field
+	// by its path, and wraps a [field.Error] for each.
 	Err error
 }
 
-// Error returns the file, the document and what is wrong with it.
+// Error returns the file, the document and the cause.
 func (p Problem) Error() string {
 	if p.Document == 0 {
 		return fmt.Sprintf("%s: %v", p.File, p.Err)
@@ -32,30 +31,30 @@ func (p Problem) Error() string {
 // Unwrap returns Err.
 func (p Problem) Unwrap() error { return p.Err }
 
-// compareProblems returns the problems that are only in now and those that are only
-// in before. Two that read the same are one that goes on.
-func compareProblems(before, now []Problem) (added, gone []Problem) {
+// compareProblems returns the problems that are only in now and those that are only in
+// before. Problems with the same text are the same problem.
+func compareProblems(before, now []Problem) (added, resolved []Problem) {
 	return without(now, before), without(before, now)
 }
 
-func without(list, other []Problem) (rest []Problem) {
+func without(list, other []Problem) (missing []Problem) {
 	known := make(map[string]bool, len(other))
 	for _, p := range other {
 		known[p.Error()] = true
 	}
 	for _, p := range list {
 		if !known[p.Error()] {
-			rest = append(rest, p)
+			missing = append(missing, p)
 		}
 	}
-	return rest
+	return missing
 }
 
-// maxFieldErrors bounds what is said about one manifest: a megabyte of unknown
-// fields is not worth several megabytes of log.
+// maxFieldErrors limits the errors that are listed for one manifest, so that a megabyte of
+// unknown fields does not log several megabytes.
 const maxFieldErrors = 50
 
-// fieldErrors is all that is wrong with one manifest, on one line.
+// fieldErrors joins all errors of one manifest on one line.
 type fieldErrors field.ErrorList
 
 func (e fieldErrors) Error() string {

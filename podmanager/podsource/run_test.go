@@ -18,7 +18,7 @@ import (
 	"github.com/kubeparts/kubeparts/podmanager/podsource"
 )
 
-func TestRunTellsTheFirstSetAndThenChanges(t *testing.T) {
+func TestRun_DeliversTheFirstSetAndChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "manifests")
 		var mu sync.Mutex // the bubble's time orders nothing for the race detector
@@ -91,7 +91,7 @@ func names(pods []*corev1.Pod) string {
 	return strings.Join(list, " ")
 }
 
-func TestEachProblemIsTwoLinesInTheLog(t *testing.T) {
+func TestRun_LogsEachProblemTwice(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
 	var log bytes.Buffer
@@ -112,10 +112,10 @@ func TestEachProblemIsTwoLinesInTheLog(t *testing.T) {
 	}
 	require.Equal(t, 2, strings.Count(log.String(), "\n"), log.String())
 	require.Contains(t, log.String(), `level=WARN msg="manifest problem" file=`+file+` document=1 err="not a Pod: want an object, have a list"`)
-	require.Contains(t, log.String(), `level=INFO msg="manifest problem is gone" file=`+file+` document=1`)
+	require.Contains(t, log.String(), `level=INFO msg="manifest problem resolved" file=`+file+` document=1`)
 }
 
-func TestRunTellsNothingOnceItIsStopped(t *testing.T) {
+func TestRun_DeliversNothingAfterItEnds(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(path, "a.yaml"), []byte(yamlOf("a", "i:1")), 0o600))
@@ -126,7 +126,7 @@ func TestRunTellsNothingOnceItIsStopped(t *testing.T) {
 	require.NoError(t, d.Run(ctx, func(context.Context, []*corev1.Pod) { t.Error("told") }))
 }
 
-func TestEachRunTellsAnew(t *testing.T) {
+func TestRun_EachRunDeliversTheFirstSet(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(path, "a.yaml"), []byte(yamlOf("a", "i:1")), 0o600))

@@ -13,31 +13,32 @@ import (
 	"github.com/kubeparts/kubeparts/internal/loop"
 )
 
-// StaticConfig says for which node a [Static] gives pods.
+// StaticConfig configures a [Static].
 type StaticConfig struct {
 	// NodeName and Owner are as in a [DirectoryConfig]. NodeName is required.
 	NodeName string
 	Owner    string
-	// Clock is the time source of the annotation about when a pod was first seen.
-	// Default: the system clock.
+	// Clock is the time source for the annotation with the time at which a pod was first
+	// seen. Default: the system clock.
 	Clock clock.PassiveClock
 }
 
-// Validate reports every problem with c, joined.
+// Validate returns all problems with c as one joined error.
 func (c StaticConfig) Validate() error { return errors.Join(checkNodeName(c.NodeName)...) }
 
-// Static gives pods that a program has made, as if they were manifests: with the same
-// defaults, checks and identity. Make it with [NewStatic]; all methods are safe for
+// Static delivers pods that a program has created, as if they were manifests: with the same
+// defaults, validation and identity. Create it with [NewStatic]; all methods are safe for
 // concurrent use.
 type Static struct {
 	cfg  StaticConfig
 	loop *loop.Loop
 
-	step   sync.Mutex // guards the pass's fields of answer
-	answer answer
+	step  sync.Mutex // serialises updates of state
+	state state
 }
 
-// NewStatic returns a Static that gives nothing yet, and is unread until Set.
+// NewStatic returns a Static. It delivers no set of pods, not even an empty one, before the
+// first Set.
 func NewStatic(cfg StaticConfig) (*Static, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("podsource: invalid config: %w", err)
@@ -49,27 +50,27 @@ func NewStatic(cfg StaticConfig) (*Static, error) {
 }
 
 // Run calls set with the pods of the first [Static.Set], and then with each set of pods
-// that differs from the one before, until ctx is done; then it returns nil. Sets that come
-// faster than set returns are skipped but for the last. Set is called in Run's goroutine
-// and must modify neither the slice nor the pods. A second Run beside the first returns
-// [ErrRunning].
+// that differs from the previous one, until ctx is done; then it returns nil. If
+// [Static.Set] is called several times while set runs, only the last call counts. Run calls
+// set in its own goroutine; set must modify neither the slice nor the pods. A second
+// concurrent Run returns [ErrRunning].
 func (s *Static) Run(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
-	told := 0
+	delivered := 0
 	return s.loop.Run(ctx, func(ctx context.Context) time.Duration {
 		s.step.Lock()
-		generation, pods := s.answer.generation, s.Pods()
+		generation, pods := s.state.generation, s.Pods()
 		s.step.Unlock()
-		if generation != told {
+		if generation != delivered {
 			set(ctx, pods)
-			told = generation
+			delivered = generation
 		}
 		return time.Hour // Set triggers it
 	})
 }
 
-// Set replaces all pods. They are copied. If anything is wrong with any of
-// them nothing changes, and the error joins a [Problem] for each bad one, whose
-// Document is its place in pods, counted from 1.
+// Set replaces all pods. They are copied. If any pod is invalid, nothing changes, and the
+// error joins a [Problem] for each invalid pod. The Document of a Problem is the position
+// in pods, counted from 1.
 func (s *Static) Set(pods []*corev1.Pod) error {
 	f, err := s.decode(pods)
 	if err != nil {
@@ -77,19 +78,19 @@ func (s *Static) Set(pods []*corev1.Pod) error {
 	}
 	s.step.Lock()
 	defer s.step.Unlock()
-	s.answer.resolve([]*file{f}, s.cfg.Clock.Now())
+	s.state.update([]*file{f}, s.cfg.Clock.Now())
 	s.loop.Trigger()
 	return nil
 }
 
-// decode makes pods what the manifests of a file are.
+// decode converts pods to the manifests of a file.
 func (s *Static) decode(pods []*corev1.Pod) (*file, error) {
 	of := origin{source: SourceStatic, node: s.cfg.NodeName, owner: s.cfg.Owner}
 	f := new(file)
 	for i, pod := range pods {
 		m := manifest{file: SourceStatic, document: i + 1}
 		if pod == nil {
-			f.problems = append(f.problems, Problem{File: m.file, Document: m.document, Err: errors.New("there is no pod")})
+			f.problems = append(f.problems, Problem{File: m.file, Document: m.document, Err: errors.New("the pod is nil")})
 			continue
 		}
 		m.pod = pod.DeepCopy()
@@ -99,7 +100,7 @@ func (s *Static) decode(pods []*corev1.Pod) (*file, error) {
 		}
 		f.manifests = append(f.manifests, m)
 	}
-	problems := choose([]*file{f}).problems // of single pods, and of two of one name
+	problems := selectManifests([]*file{f}).problems // problems of single pods, and duplicate names
 	if len(problems) == 0 {
 		return f, nil
 	}
@@ -110,6 +111,6 @@ func (s *Static) decode(pods []*corev1.Pod) (*file, error) {
 	return nil, errors.Join(errs...)
 }
 
-// Pods returns what there is: those of the last Set that succeeded. They are shared
-// and must not be modified.
-func (s *Static) Pods() []*corev1.Pod { return s.answer.result(0).Pods }
+// Pods returns the pods of the last successful Set. They are shared and must not be
+// modified.
+func (s *Static) Pods() []*corev1.Pod { return s.state.result(0).Pods }

@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/podmanager/podsource"
 )
 
-// podOf is a pod as a program makes it.
+// podOf returns a pod as a program creates it.
 func podOf(name, uid, image string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(uid)},
@@ -24,7 +24,7 @@ func podOf(name, uid, image string) *corev1.Pod {
 	}
 }
 
-func TestPodsOfAProgramAreLikeManifests(t *testing.T) {
+func TestStatic_PodsAreLikeManifests(t *testing.T) {
 	t.Parallel()
 	s, err := podsource.NewStatic(podsource.StaticConfig{
 		NodeName: "Node1", Clock: testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
@@ -47,7 +47,7 @@ func TestPodsOfAProgramAreLikeManifests(t *testing.T) {
 	require.Same(t, pod, s.Pods()[0])
 }
 
-func TestStaticRunTellsOfEachSetThatDiffers(t *testing.T) {
+func TestStatic_RunDeliversEachChangedSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := podsource.NewStatic(podsource.StaticConfig{NodeName: "n"})
 		require.NoError(t, err)
@@ -73,15 +73,15 @@ func TestStaticRunTellsOfEachSetThatDiffers(t *testing.T) {
 	})
 }
 
-func TestASetIsTakenWholeOrNotAtAll(t *testing.T) {
+func TestStatic_InvalidSetChangesNothing(t *testing.T) {
 	t.Parallel()
 	s, err := podsource.NewStatic(podsource.StaticConfig{NodeName: "n"})
 	require.NoError(t, err)
 	require.NoError(t, s.Set([]*corev1.Pod{podOf("a", "", "i:1")}))
 	err = s.Set([]*corev1.Pod{podOf("b", "", "i:1"), podOf("b", "", "i:2"), podOf("", "", ""), nil})
 	require.EqualError(t, err, `static: document 3: metadata.name: Required value; spec.containers[0].image: Required value
-static: document 4: there is no pod
-static: document 2: metadata.name: Duplicate value: "default/b-n": static, document 1, comes first`)
+static: document 4: the pod is nil
+static: document 2: metadata.name: Duplicate value: "default/b-n": already defined in static, document 1`)
 	require.Equal(t, "a-n i:1", images(s.Pods()))
 
 	_, err = podsource.NewStatic(podsource.StaticConfig{})

@@ -15,16 +15,16 @@ import (
 	"github.com/kubeparts/kubeparts/internal/coalesce"
 )
 
-// ErrNotRead says that a [Store] does not know yet what there is: its source has not
-// been read. It is no reason to take an optional reference for one to nothing.
+// ErrNotRead is returned by a [Store] whose source has not been read yet, so that its
+// objects are unknown. Do not treat it as NotFound: an optional object may still exist.
 var ErrNotRead = errors.New("the source has not been read yet")
 
-// Store holds the ConfigMaps and Secrets that a node has beside its pods' manifests.
-// Make it with [NewStore], or use the zero value, and give it to one source; all methods
+// Store holds the ConfigMaps and Secrets among the manifests of a source. Create it with
+// [NewStore], or use the zero value, and set it in the config of one source; all methods
 // are safe for concurrent use. The objects are shared and must not be modified.
 //
-// What they hold is in no error and in no log. The Store keeps it in memory, and the
-// files are as safe as their permissions: nothing here checks those.
+// Their data is in no error and in no log. The Store keeps it in memory. It does not check
+// the permissions of the files.
 type Store struct {
 	mu      sync.RWMutex
 	claimed bool
@@ -33,36 +33,38 @@ type Store struct {
 	changes coalesce.Signal
 }
 
-// Objects are ConfigMaps and Secrets by namespace and name. Neither the maps nor what
-// is in them may be modified.
+// Objects are ConfigMaps and Secrets by namespace and name. Neither the maps nor the
+// objects may be modified.
 type Objects struct {
 	ConfigMaps map[types.NamespacedName]*corev1.ConfigMap
 	Secrets    map[types.NamespacedName]*corev1.Secret
 }
 
-// NewStore returns a Store that knows nothing yet. It starts nothing.
+// NewStore returns an empty Store whose source has not been read yet. It starts nothing.
 func NewStore() *Store { return new(Store) }
 
-// ConfigMap returns a ConfigMap of the pod's namespace. If there is none the error is a
-// NotFound as the API server's would be, and [ErrNotRead] before anybody can know.
+// ConfigMap returns a ConfigMap of the pod's namespace. If it does not exist, the error is
+// a NotFound error like that of the API server. Before the source was read the error is
+// [ErrNotRead].
 func (s *Store) ConfigMap(_ context.Context, pod *corev1.Pod, name string) (*corev1.ConfigMap, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return lookUp(s.objects.ConfigMaps, s.read, "configmaps", pod.Namespace, name)
+	return find(s.objects.ConfigMaps, s.read, "configmaps", pod.Namespace, name)
 }
 
-// Secret returns a Secret of the pod's namespace. If there is none the error is a NotFound
-// as the API server's would be, and [ErrNotRead] before anybody can know.
+// Secret returns a Secret of the pod's namespace. If it does not exist, the error is a
+// NotFound error like that of the API server. Before the source was read the error is
+// [ErrNotRead].
 func (s *Store) Secret(_ context.Context, pod *corev1.Pod, name string) (*corev1.Secret, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return lookUp(s.objects.Secrets, s.read, "secrets", pod.Namespace, name)
+	return find(s.objects.Secrets, s.read, "secrets", pod.Namespace, name)
 }
 
-// Release does nothing: a Store watches nothing for a pod.
+// Release does nothing, because a Store watches no objects for a pod.
 func (s *Store) Release(types.UID) {}
 
-func lookUp[T any](all map[types.NamespacedName]*T, read bool, resource, namespace, name string) (*T, error) {
+func find[T any](all map[types.NamespacedName]*T, read bool, resource, namespace, name string) (*T, error) {
 	if !read {
 		return nil, ErrNotRead
 	}
@@ -72,33 +74,33 @@ func lookUp[T any](all map[types.NamespacedName]*T, read bool, resource, namespa
 	return nil, apierrors.NewNotFound(corev1.Resource(resource), namespace+"/"+name)
 }
 
-// Snapshot returns all objects as of one moment, and whether the source has been
-// read. The maps are shared and do not change any more.
+// Snapshot returns a consistent snapshot of all objects, and reports whether the source has
+// been read. The maps are shared and never change.
 func (s *Store) Snapshot() (objects Objects, read bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.objects, s.read
 }
 
-// Subscribe returns a channel that holds a message whenever something has changed
-// since the last one was taken from it, and one at the beginning. It says not what;
-// changes that come quickly are one message. A slow reader delays nobody. The channel
-// is closed when ctx is done, or soon after.
+// Subscribe returns a channel that receives a message after a change, and holds one at the
+// beginning. The message does not name the change; changes in quick succession may cause a
+// single message. A slow reader delays no other caller. The channel is closed soon after
+// ctx is done.
 func (s *Store) Subscribe(ctx context.Context) <-chan struct{} { return s.changes.Subscribe(ctx) }
 
-// claim makes the Store one source's: two would take turns in it.
+// claim reserves the Store for one source, because two sources would overwrite each other's
+// objects.
 func (s *Store) claim() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.claimed {
-		return errors.New("field Store: it belongs to another source")
+		return errors.New("field Store: another source uses it")
 	}
 	s.claimed = true
 	return nil
 }
 
-// set replaces everything. An object that says what it said before stays the same
-// pointer, however its file was written.
+// set replaces all objects. An object with unchanged content keeps its pointer.
 func (s *Store) set(objects []metav1.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,9 +112,9 @@ func (s *Store) set(objects []metav1.Object) {
 		name := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 		switch o := object.(type) {
 		case *corev1.ConfigMap:
-			fresh.ConfigMaps[name] = orOld(s.objects.ConfigMaps[name], o)
+			fresh.ConfigMaps[name] = keepEqual(s.objects.ConfigMaps[name], o)
 		case *corev1.Secret:
-			fresh.Secrets[name] = orOld(s.objects.Secrets[name], o)
+			fresh.Secrets[name] = keepEqual(s.objects.Secrets[name], o)
 		}
 	}
 	if s.read && maps.Equal(fresh.ConfigMaps, s.objects.ConfigMaps) && maps.Equal(fresh.Secrets, s.objects.Secrets) {
@@ -122,7 +124,7 @@ func (s *Store) set(objects []metav1.Object) {
 	s.changes.Notify()
 }
 
-func orOld[T any](old, fresh *T) *T {
+func keepEqual[T any](old, fresh *T) *T {
 	if equality.Semantic.DeepEqual(old, fresh) {
 		return old
 	}

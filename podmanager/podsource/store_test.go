@@ -21,7 +21,7 @@ import (
 
 var _ podspec.Objects = (*podsource.Store)(nil)
 
-// of is a pod of a namespace, which is all that a Store looks at.
+// of returns a pod of a namespace. A Store reads only the namespace.
 func of(namespace string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
 }
@@ -44,7 +44,7 @@ const (
 	secret    = "apiVersion: v1\nkind: Secret\nmetadata: {name: pass, namespace: web}\ndata: {old: aGk=, both: aGk=}\nstringData: {both: hunter2}\n"
 )
 
-func TestObjectsBesideThePods(t *testing.T) {
+func TestStore_Objects(t *testing.T) {
 	t.Parallel()
 	b, store, log := newStoreBed(t)
 	_, err := store.Secret(t.Context(), of("web"), "pass")
@@ -84,7 +84,7 @@ func TestObjectsBesideThePods(t *testing.T) {
 	require.Empty(t, log.String())
 }
 
-func TestABadObjectKeepsTheLastGoodOne(t *testing.T) {
+func TestStore_BadObjectKeepsTheLastGoodOne(t *testing.T) {
 	t.Parallel()
 	b, store, _ := newStoreBed(t)
 	b.write("a.yaml", configMap)
@@ -101,7 +101,7 @@ func TestABadObjectKeepsTheLastGoodOne(t *testing.T) {
 	require.ErrorContains(t, problems[1], `metadata.name: Duplicate value: "default/conf"`)
 }
 
-func TestObjectsAreRefusedWithoutAStore(t *testing.T) {
+func TestDirectory_RejectsObjectsWithoutAStore(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.write("a.yaml", secret)
@@ -110,17 +110,17 @@ func TestObjectsAreRefusedWithoutAStore(t *testing.T) {
 	require.ErrorContains(t, problems[0], `kind: Unsupported value: "Secret": supported values: "Pod"`)
 }
 
-func TestAStoreBelongsToOneSource(t *testing.T) {
+func TestStore_OnlyOneSource(t *testing.T) {
 	t.Parallel()
 	cfg := podsource.DirectoryConfig{Path: "x", NodeName: "n", Store: podsource.NewStore()}
 	_, err := podsource.NewDirectory(cfg)
 	require.NoError(t, err)
 	_, err = podsource.NewDirectory(cfg)
-	require.ErrorContains(t, err, "field Store: it belongs to another source")
+	require.ErrorContains(t, err, "field Store: another source uses it")
 }
 
-// Whatever is wrong with an object, what it holds is in no error and in no log.
-func TestWhatObjectsHoldIsNeverTold(t *testing.T) {
+// Errors and logs never contain the data of an object.
+func TestStore_DataIsNeverLogged(t *testing.T) {
 	t.Parallel()
 	const head = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"
 	for name, c := range map[string]struct{ text, want string }{
@@ -164,7 +164,7 @@ func TestWhatObjectsHoldIsNeverTold(t *testing.T) {
 	}
 }
 
-func TestReadersOfAStoreAreToldOfChanges(t *testing.T) {
+func TestStore_SubscribersAreNotified(t *testing.T) {
 	t.Parallel()
 	b, store, _ := newStoreBed(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -15,13 +15,13 @@ import (
 	"github.com/kubeparts/kubeparts/internal/quantity"
 )
 
-// checkFields compares a JSON value with the type that it is to become, and
-// returns every unknown field, every key that is given twice and every value of a
-// wrong type, with its path.
+// checkFields compares a JSON value with the Go type into which it will be decoded. It
+// returns an error with the path for every unknown field, every duplicate key and every
+// value of a wrong type.
 //
-// Decoders stop at the first wrong type and name it by the Go type or, where a type
-// decodes itself as quantities do, by nothing at all. If the value is secret, so is
-// every part of it.
+// It exists because decoders stop at the first wrong type, and report the Go type instead
+// of the path, or neither for a type with its own UnmarshalJSON, such as a quantity. With
+// secret, errors contain no values.
 func checkFields(data []byte, t reflect.Type, secret bool) field.ErrorList {
 	c := checker{fields: make(map[reflect.Type]map[string]reflect.Type), secret: secret}
 	c.value(nil, data, t)
@@ -31,12 +31,12 @@ func checkFields(data []byte, t reflect.Type, secret bool) field.ErrorList {
 type checker struct {
 	errs   field.ErrorList
 	secret bool
-	fields map[reflect.Type]map[string]reflect.Type // of the structs met so far
+	fields map[reflect.Type]map[string]reflect.Type // of the structs visited so far
 }
 
 func (c *checker) value(path *field.Path, raw json.RawMessage, t reflect.Type) {
 	if kindOf(raw) == "null" {
-		return // means absent, as in the API
+		return // null means not set, as in the API
 	}
 	if t == reflect.TypeFor[resource.Quantity]() {
 		if err := quantity.Check(strings.Trim(string(raw), `"`)); err != nil {
@@ -47,7 +47,7 @@ func (c *checker) value(path *field.Path, raw json.RawMessage, t reflect.Type) {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
 		if err := json.Unmarshal(raw, reflect.New(t).Interface()); err != nil {
 			if c.secret {
-				err = errors.New("cannot be decoded") // which quotes nothing
+				err = errors.New("cannot be decoded") // without the value
 			}
 			c.errs = append(c.errs, field.TypeInvalid(path, c.shown(raw), err.Error()))
 		}
@@ -73,7 +73,8 @@ func (c *checker) value(path *field.Path, raw json.RawMessage, t reflect.Type) {
 	}
 }
 
-// object checks a struct, given its fields, or a map, given the type of all values.
+// object checks a struct, given the types of its fields, or a map, given the type all of
+// its values.
 func (c *checker) object(path *field.Path, raw json.RawMessage, fields map[string]reflect.Type, all reflect.Type) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
@@ -102,7 +103,7 @@ func (c *checker) object(path *field.Path, raw json.RawMessage, fields map[strin
 			c.errs = append(c.errs, field.Forbidden(child, "unknown field"))
 		}
 		if t != nil {
-			c.value(child, member, t) // also of a repeated field, which is decoded
+			c.value(child, member, t) // check a duplicate field too, because it is decoded
 		}
 		seen[name] = true
 	}
@@ -119,7 +120,7 @@ func (c *checker) list(path *field.Path, raw json.RawMessage, t reflect.Type) {
 	}
 }
 
-// bytes checks what JSON holds as base64.
+// bytes checks a byte slice, which is base64 text in JSON.
 func (c *checker) bytes(path *field.Path, raw json.RawMessage) {
 	var data []byte
 	switch {
@@ -134,8 +135,8 @@ func (c *checker) wrong(path *field.Path, raw json.RawMessage, want string) {
 	c.errs = append(c.errs, field.TypeInvalid(path, c.shown(raw), "want "+want+", have "+kindOf(raw)))
 }
 
-// fieldsOf returns a struct's fields by their JSON names, those of embedded structs
-// included.
+// fieldsOf returns the types of a struct's fields by JSON name, including those of embedded
+// structs.
 func (c *checker) fieldsOf(t reflect.Type) map[string]reflect.Type {
 	if fields, ok := c.fields[t]; ok {
 		return fields
@@ -167,7 +168,8 @@ func wanted(t reflect.Type) string {
 	}
 }
 
-// kindOf names what a JSON value is, by its first character.
+// kindOf returns the kind of a JSON value with its article, such as "a list", by its first
+// character.
 func kindOf(raw []byte) string {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
@@ -189,10 +191,11 @@ func kindOf(raw []byte) string {
 	}
 }
 
-// hidden stands in errors for what they must not tell.
+// hidden replaces secret values in errors.
 const hidden = "(hidden)"
 
-// shown is a value in an error: itself while it is short and no secret.
+// shown returns a value for an error message: hidden if it is secret, and cut if it is
+// long.
 func (c *checker) shown(raw json.RawMessage) any {
 	const most = 60
 	if c.secret {

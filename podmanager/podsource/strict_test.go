@@ -55,7 +55,7 @@ func TestCheckFields(t *testing.T) {
 	}
 }
 
-func TestAValueInAnErrorIsShort(t *testing.T) {
+func TestCheckFields_ShortensValuesInErrors(t *testing.T) {
 	t.Parallel()
 	c := new(checker)
 	require.JSONEq(t, `{"a":1}`, fmt.Sprintf("%s", c.shown(json.RawMessage(` {"a":1} `))))
@@ -65,7 +65,7 @@ func TestAValueInAnErrorIsShort(t *testing.T) {
 	require.True(t, strings.HasSuffix(long, "ä…"), "cut between characters")
 }
 
-func TestKindsOfValues(t *testing.T) {
+func TestKindOf(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		" ": "nothing", " {": "an object", "[]": "a list", `"`: "a string", "true": "a boolean",
@@ -75,7 +75,7 @@ func TestKindsOfValues(t *testing.T) {
 	}
 }
 
-func TestDocumentsOfAStream(t *testing.T) {
+func TestSplitYAML(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		text string

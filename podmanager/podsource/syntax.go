@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// document is one of those in a file. Its text begins with as many empty lines as
-// the file has before it, so that a parser counts lines as an editor does.
+// document is one document of a file. Its text begins with as many empty lines as there are
+// lines before it in the file, so that a parser reports the line numbers of the file.
 type document struct {
 	number int
 	text   []byte
 }
 
-// splitYAML returns the documents of a YAML stream that hold more than comments.
+// splitYAML returns the documents of a YAML stream without those that have only comments.
 func splitYAML(data []byte) (docs []document) {
 	var text []byte
 	empty, lines := true, 0
@@ -32,7 +32,7 @@ func splitYAML(data []byte) (docs []document) {
 	for line := range bytes.Lines(data) {
 		if isMarker(line, "---") || isMarker(line, "...") {
 			flush()
-			line = append([]byte("   "), line[3:]...) // a document may begin behind its marker
+			line = append([]byte("   "), line[3:]...) // a document may begin on the line of its marker
 		}
 		if rest := bytes.TrimSpace(line); len(rest) > 0 && rest[0] != '#' {
 			if empty {
@@ -49,15 +49,15 @@ func splitYAML(data []byte) (docs []document) {
 	return docs
 }
 
-// isMarker says whether line is a document marker. YAML allows none inside of any
-// scalar, so that lines are enough to go by.
+// isMarker reports whether line is a document marker. YAML allows no marker inside a
+// scalar, so the line alone decides.
 func isMarker(line []byte, marker string) bool {
 	rest, ok := bytes.CutPrefix(line, []byte(marker))
 	return ok && (len(rest) == 0 || strings.ContainsRune(" \t\r\n", rune(rest[0])))
 }
 
-// yamlToJSON refuses what is not YAML and keys that are given twice, which it names
-// by line.
+// yamlToJSON converts YAML to JSON. It rejects duplicate keys, and its errors have line
+// numbers.
 func yamlToJSON(text []byte) ([]byte, error) {
 	if err := checkAliases(text); err != nil {
 		return nil, err
@@ -69,8 +69,8 @@ func yamlToJSON(text []byte) ([]byte, error) {
 	return nil, syntaxError("YAML", text, errors.New(strings.Join(strings.Fields(err.Error()), " ")))
 }
 
-// checkAliases refuses a YAML document in which aliases stand for so much that what it
-// means is far longer than its text: 100 KB of YAML could ask for gigabytes of memory.
+// checkAliases rejects a YAML document whose aliases expand to much more than its text: 100
+// KB of YAML could otherwise need gigabytes of memory.
 func checkAliases(text []byte) error {
 	if !bytes.Contains(text, []byte("*")) {
 		return nil
@@ -79,17 +79,17 @@ func checkAliases(text []byte) error {
 	if err := yamlv3.Unmarshal(text, &doc); err != nil {
 		return syntaxError("YAML", text, errors.New(strings.Join(strings.Fields(err.Error()), " ")))
 	}
-	limit := 2*len(text) + MaxManifestBytes // an escape stands for up to twice its length
+	limit := 2*len(text) + MaxManifestBytes // an escape sequence can decode to twice its length
 	if size, ok := expandedSize(&doc, map[*yamlv3.Node]int{}, limit); !ok || size > limit {
 		return fmt.Errorf("not valid YAML: aliases add more than %d bytes to the document", MaxManifestBytes)
 	}
 	return nil
 }
 
-// expandedSize returns how many bytes the values in a node have with each alias replaced
-// by what it stands for, and at least one for each. It reports false for more than limit,
-// and for a node that contains itself. Sizes has those of nodes that were seen before, -1
-// for those around this one.
+// expandedSize returns the size in bytes of the values in a node after all aliases are
+// expanded, counting at least one byte per node. It reports false for a size above limit,
+// and for a node that contains itself. sizes has the sizes of the nodes visited before, and
+// -1 for the ancestors of n.
 func expandedSize(n *yamlv3.Node, sizes map[*yamlv3.Node]int, limit int) (size int, ok bool) {
 	if n.Kind == yamlv3.AliasNode {
 		n = n.Alias
@@ -109,7 +109,7 @@ func expandedSize(n *yamlv3.Node, sizes map[*yamlv3.Node]int, limit int) (size i
 	return size, true
 }
 
-// checkJSON refuses what is not one JSON value.
+// checkJSON returns text if it is exactly one JSON value.
 func checkJSON(text []byte) ([]byte, error) {
 	var raw json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
@@ -118,9 +118,9 @@ func checkJSON(text []byte) ([]byte, error) {
 	return raw, nil
 }
 
-// syntaxError is about text that cannot be decoded, so that nobody can know what it
-// is. If it may be a ConfigMap or a Secret only the line is said: parsers quote what
-// they read.
+// syntaxError returns an error for text that cannot be decoded. If the text may be a
+// ConfigMap or a Secret, the error has only the line number, because err may quote the
+// data.
 func syntaxError(language string, text []byte, err error) error {
 	isObject := regexp.MustCompile(`\bkind["']?\s*:\s*["']?(Secret|ConfigMap)\b`)
 	isPod := regexp.MustCompile(`\bkind["']?\s*:\s*["']?Pod`)

@@ -13,18 +13,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validator collects what is wrong with one pod that has its defaults.
+// validator collects the validation errors of one pod that has its defaults, or of one
+// object.
 type validator struct {
 	errs      field.ErrorList
 	spec      *corev1.PodSpec
 	volumes   map[string]bool   // declared
-	names     map[string]bool   // of containers so far
+	names     map[string]bool   // of the containers checked so far
 	hostPorts map[hostPort]bool // of containers that run together
 }
 
-// validatePod returns everything that is wrong with a pod that has its defaults and
-// not yet its identity, as far as a node can know: not whether what it refers to
-// exists, nor what an admission plugin would say.
+// validatePod returns the validation errors of a pod that has its defaults but not its
+// identity. It checks what a node can check: not whether the objects exist that the pod
+// refers to, nor the rules of admission plugins.
 func validatePod(pod *corev1.Pod, nodeName string) field.ErrorList {
 	v := &validator{
 		spec:    &pod.Spec,
@@ -38,17 +39,17 @@ func validatePod(pod *corev1.Pod, nodeName string) field.ErrorList {
 
 func (v *validator) add(err ...*field.Error) { v.errs = append(v.errs, err...) }
 
-// invalid adds an error for each of what a check of value complains of.
+// invalid adds an error for each message of a check of value.
 func (v *validator) invalid(path *field.Path, value any, msgs ...string) {
 	for _, msg := range msgs {
 		v.add(field.Invalid(path, value, msg))
 	}
 }
 
-// sortedKeys makes a map's problems come in the same order each time.
+// sortedKeys returns a map's keys in order, so that errors have a stable order.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// named checks a name that must be there.
+// named checks a required name.
 func (v *validator) named(path *field.Path, name string, check func(string) []string) {
 	if name == "" {
 		v.add(field.Required(path, ""))
@@ -57,21 +58,22 @@ func (v *validator) named(path *field.Path, name string, check func(string) []st
 	v.invalid(path, name, check(name)...)
 }
 
-// oneOf checks a value of which there are few. The empty one is the caller's to judge.
+// oneOf checks that a value is one of those allowed. It accepts the empty value; the caller
+// checks for it.
 func oneOf[T ~string](v *validator, path *field.Path, value T, allowed ...T) {
 	if value != "" && !slices.Contains(allowed, value) {
 		v.add(field.NotSupported(path, value, allowed))
 	}
 }
 
-// given checks a value of which there are few and that, if it is there, is not empty.
-func given[T ~string](v *validator, path *field.Path, value *T, allowed ...T) {
+// optionalOneOf checks that a value, if it is set, is one of those allowed.
+func optionalOneOf[T ~string](v *validator, path *field.Path, value *T, allowed ...T) {
 	if value != nil && !slices.Contains(allowed, *value) {
 		v.add(field.NotSupported(path, *value, allowed))
 	}
 }
 
-// between checks an integer. A missing one is right.
+// between checks that an integer is in a range. It accepts nil.
 func between[T int32 | int64](v *validator, path *field.Path, value *T, low, high T) {
 	switch {
 	case value == nil:
@@ -80,15 +82,15 @@ func between[T int32 | int64](v *validator, path *field.Path, value *T, low, hig
 	}
 }
 
-// id checks the number of a user or group. The system would cut a larger one to 32
-// bits, which can make it root's.
+// id checks the ID of a user or group. The system would truncate a larger number to 32
+// bits, which can be the ID of root.
 func (v *validator) id(path *field.Path, value *int64) { between(v, path, value, 0, math.MaxInt32) }
 
 func (v *validator) metadata(pod *corev1.Pod, nodeName string) {
 	at := field.NewPath("metadata")
 	v.named(at.Child("name"), pod.Name, validation.IsDNS1123Subdomain)
 	if full := staticName(pod.Name, nodeName); len(full) > validation.DNS1123SubdomainMaxLength {
-		v.invalid(at.Child("name"), pod.Name, "with the name of the node, "+validation.MaxLenError(validation.DNS1123SubdomainMaxLength))
+		v.invalid(at.Child("name"), pod.Name, "together with the name of the node, "+validation.MaxLenError(validation.DNS1123SubdomainMaxLength))
 	}
 	v.named(at.Child("namespace"), pod.Namespace, validation.IsDNS1123Label)
 	if pod.UID != "" {
@@ -97,7 +99,7 @@ func (v *validator) metadata(pod *corev1.Pod, nodeName string) {
 	v.add(metav1validation.ValidateLabels(pod.Labels, at.Child("labels"))...)
 	v.annotations(at.Child("annotations"), pod.Annotations)
 	if _, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]; ok {
-		v.add(field.Forbidden(at.Child("annotations").Key(corev1.MirrorPodAnnotationKey), "marks what is not a pod of its own"))
+		v.add(field.Forbidden(at.Child("annotations").Key(corev1.MirrorPodAnnotationKey), "a static pod must not be marked as a mirror pod"))
 	}
 	if pod.DeletionTimestamp != nil {
 		v.add(field.Forbidden(at.Child("deletionTimestamp"), "remove the manifest instead"))
@@ -107,14 +109,13 @@ func (v *validator) metadata(pod *corev1.Pod, nodeName string) {
 	}
 }
 
-// checkUID keeps a UID from being more than a name where it becomes one of a
-// folder.
+// checkUID checks that a UID is safe to use as the name of a folder.
 func checkUID(uid string) []string {
 	if msgs := validation.IsValidLabelValue(uid); len(msgs) > 0 {
 		return msgs
 	}
 	if strings.Contains(uid, "_") {
-		return []string{"must not contain an underscore, which parts it from the name in log paths"}
+		return []string{"must not contain an underscore, which is a separator in log paths"}
 	}
 	return nil
 }
@@ -130,7 +131,7 @@ func (v *validator) podSpec(at *field.Path) {
 	v.tolerations(at.Child("tolerations"))
 	v.podSecurity(at)
 	v.podResources(at.Child("resources"))
-	v.resources(at.Child("overhead"), &corev1.ResourceRequirements{Limits: s.Overhead}, isOfContainers)
+	v.resources(at.Child("overhead"), &corev1.ResourceRequirements{Limits: s.Overhead}, isContainerResource)
 	for i := range s.Volumes {
 		v.volume(at.Child("volumes").Index(i), &s.Volumes[i])
 	}
@@ -138,7 +139,7 @@ func (v *validator) podSpec(at *field.Path) {
 		v.initContainer(at.Child("initContainers").Index(i), &s.InitContainers[i])
 	}
 	if len(s.Containers) == 0 {
-		v.add(field.Required(at.Child("containers"), "a pod has at least one"))
+		v.add(field.Required(at.Child("containers"), "a pod must have at least one container"))
 	}
 	v.hostPorts = make(map[hostPort]bool)
 	for i := range s.Containers {
@@ -149,6 +150,6 @@ func (v *validator) podSpec(at *field.Path) {
 		}
 	}
 	if len(s.EphemeralContainers) > 0 {
-		v.add(field.Forbidden(at.Child("ephemeralContainers"), "they are added to a pod that runs"))
+		v.add(field.Forbidden(at.Child("ephemeralContainers"), "ephemeral containers can only be added to a running pod"))
 	}
 }

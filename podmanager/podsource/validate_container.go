@@ -12,18 +12,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// hostPort is what only one of the containers that run together can listen on.
+// hostPort identifies a host port, which only one of the containers that run at the same
+// time can use.
 type hostPort struct {
 	protocol corev1.Protocol
 	ip       string
 	port     int32
 }
 
-// initContainer checks an init container. One that does not stay has nothing to
-// probe, and no moment for a hook.
+// initContainer checks an init container. Only a sidecar, with restartPolicy Always, can
+// have probes and hooks.
 func (v *validator) initContainer(at *field.Path, c *corev1.Container) {
 	sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-	v.hostPorts = make(map[hostPort]bool) // those of another may be the same
+	v.hostPorts = make(map[hostPort]bool) // init containers may use the same host ports, because they do not run at the same time
 	v.container(at, c)
 	if sidecar {
 		return
@@ -38,7 +39,7 @@ func (v *validator) initContainer(at *field.Path, c *corev1.Container) {
 		{"lifecycle", c.Lifecycle != nil},
 	} {
 		if f.given {
-			v.add(field.Forbidden(at.Child(f.name), "only for init containers with restartPolicy Always"))
+			v.add(field.Forbidden(at.Child(f.name), "must only be set for init containers with restartPolicy Always"))
 		}
 	}
 }
@@ -65,13 +66,13 @@ func (v *validator) container(at *field.Path, c *corev1.Container) {
 	v.ports(at.Child("ports"), c.Ports)
 	v.env(at, c)
 	v.security(at.Child("securityContext"), c.SecurityContext)
-	v.resources(at.Child("resources"), &c.Resources, isOfContainers)
+	v.resources(at.Child("resources"), &c.Resources, isContainerResource)
 	v.resizePolicy(at.Child("resizePolicy"), c.ResizePolicy)
 	v.mounts(at, c)
 	v.probe(at.Child("livenessProbe"), c.LivenessProbe, true)
 	v.probe(at.Child("readinessProbe"), c.ReadinessProbe, false)
 	if p := c.ReadinessProbe; p != nil && p.TerminationGracePeriodSeconds != nil {
-		v.add(field.Forbidden(at.Child("readinessProbe", "terminationGracePeriodSeconds"), "a readiness probe ends nothing"))
+		v.add(field.Forbidden(at.Child("readinessProbe", "terminationGracePeriodSeconds"), "must not be set for readiness probes, which terminate no container"))
 	}
 	v.probe(at.Child("startupProbe"), c.StartupProbe, true)
 	if l := c.Lifecycle; l != nil {
@@ -85,13 +86,13 @@ func (v *validator) container(at *field.Path, c *corev1.Container) {
 func (v *validator) restartPolicy(at *field.Path, c *corev1.Container) {
 	if c.RestartPolicy != nil {
 		if *c.RestartPolicy == "" {
-			v.add(field.Required(at.Child("restartPolicy"), "leave it out for that of the pod"))
+			v.add(field.Required(at.Child("restartPolicy"), "must not be empty, remove it to use the pod's restartPolicy"))
 		}
 		oneOf(v, at.Child("restartPolicy"), *c.RestartPolicy, corev1.ContainerRestartPolicyAlways,
 			corev1.ContainerRestartPolicyOnFailure, corev1.ContainerRestartPolicyNever)
 	}
 	if len(c.RestartPolicyRules) > 0 && c.RestartPolicy == nil {
-		v.add(field.Required(at.Child("restartPolicy"), "there are restartPolicyRules"))
+		v.add(field.Required(at.Child("restartPolicy"), "must be set if restartPolicyRules is set"))
 	}
 	for i, rule := range c.RestartPolicyRules {
 		at := at.Child("restartPolicyRules").Index(i)
@@ -141,12 +142,12 @@ func (v *validator) ports(at *field.Path, ports []corev1.ContainerPort) {
 func (v *validator) hostNetworkPorts(at *field.Path, ports []corev1.ContainerPort) {
 	for i, p := range ports {
 		if p.HostPort != 0 && p.HostPort != p.ContainerPort {
-			v.invalid(at.Index(i).Child("hostPort"), p.HostPort, "must be containerPort, because the pod uses the host's network")
+			v.invalid(at.Index(i).Child("hostPort"), p.HostPort, "must be equal to containerPort if hostNetwork is true")
 		}
 	}
 }
 
-// probe checks a probe, of which once may be the only threshold for success.
+// probe checks a probe. If once is true, its successThreshold must be 1.
 func (v *validator) probe(at *field.Path, p *corev1.Probe, once bool) {
 	if p == nil {
 		return
@@ -174,8 +175,8 @@ func (v *validator) hook(at *field.Path, h *corev1.LifecycleHandler) {
 	}
 }
 
-// The signals that may stop a container on Linux: those with names, and the form of the
-// real-time ones.
+// The stop signals that a container on Linux can have: the named signals, and the pattern
+// of the real-time signals.
 const (
 	linuxSignals = "SIGABRT SIGALRM SIGBUS SIGCHLD SIGCLD SIGCONT SIGFPE SIGHUP SIGILL SIGINT SIGIO SIGIOT SIGKILL SIGPIPE SIGPOLL " +
 		"SIGPROF SIGPWR SIGQUIT SIGSEGV SIGSTKFLT SIGSTOP SIGSYS SIGTERM SIGTRAP SIGTSTP SIGTTIN SIGTTOU SIGURG SIGUSR1 SIGUSR2 " +
@@ -194,7 +195,7 @@ func (v *validator) stopSignal(at *field.Path, signal *corev1.Signal) {
 	switch os := v.spec.OS; {
 	case signal == nil:
 	case os == nil:
-		v.add(field.Forbidden(at, "spec.os.name is not set"))
+		v.add(field.Forbidden(at, "must not be set if spec.os.name is not set"))
 	case os.Name == corev1.Linux && !isLinuxSignal(string(*signal)):
 		v.add(field.NotSupported(at, string(*signal), strings.Fields(linuxSignals)))
 	case os.Name == corev1.Windows && *signal != corev1.SIGTERM && *signal != corev1.SIGKILL:
@@ -202,8 +203,8 @@ func (v *validator) stopSignal(at *field.Path, signal *corev1.Signal) {
 	}
 }
 
-// handler checks what a hook or a probe does, of which there must be one thing. Only
-// probes have gRPC.
+// handler checks that a hook or a probe has exactly one valid action. Only probes can have
+// a gRPC action.
 func (v *validator) handler(at *field.Path, h *corev1.LifecycleHandler, grpc *corev1.GRPCAction) {
 	handlers := 0
 	for _, given := range []bool{h.Exec != nil, h.HTTPGet != nil, h.TCPSocket != nil, h.Sleep != nil, grpc != nil} {
@@ -213,10 +214,10 @@ func (v *validator) handler(at *field.Path, h *corev1.LifecycleHandler, grpc *co
 	}
 	switch handlers {
 	case 0:
-		v.add(field.Required(at, "needs something to do"))
+		v.add(field.Required(at, "must have one action"))
 	case 1:
 	default:
-		v.add(field.Forbidden(at, "may do one thing only"))
+		v.add(field.Forbidden(at, "must not have more than one action"))
 	}
 	if h.Exec != nil && len(h.Exec.Command) == 0 {
 		v.add(field.Required(at.Child("exec", "command"), ""))

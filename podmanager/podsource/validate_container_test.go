@@ -2,7 +2,7 @@ package podsource
 
 import "testing"
 
-func TestEveryBadValueOfAContainerIsNamed(t *testing.T) {
+func TestValidate_InvalidValuesOfAContainer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
 		"no container": {
@@ -51,7 +51,7 @@ func TestEveryBadValueOfAContainerIsNamed(t *testing.T) {
 		},
 		"rules without a policy": {
 			podWith("", "restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}]"),
-			"spec.containers[0].restartPolicy: Required value: there are restartPolicyRules",
+			"spec.containers[0].restartPolicy: Required value: must be set if restartPolicyRules is set",
 		},
 		"rule without an action": {
 			podWith("", "restartPolicy: Never\nrestartPolicyRules: [{exitCodes: {}}]"),
@@ -87,7 +87,7 @@ func TestEveryBadValueOfAContainerIsNamed(t *testing.T) {
 		},
 		"host port of host": {
 			podWith("hostNetwork: true", "ports: [{containerPort: 1, hostPort: 2}]"),
-			"spec.containers[0].ports[0].hostPort: Invalid value: 2: must be containerPort",
+			"spec.containers[0].ports[0].hostPort: Invalid value: 2: must be equal to containerPort",
 		},
 		"host port twice": {
 			podWith("", "ports: [{containerPort: 1, hostPort: 80}, {containerPort: 2, hostPort: 80}]"),
@@ -111,11 +111,11 @@ func TestEveryBadValueOfAContainerIsNamed(t *testing.T) {
 		},
 		"env of no source": {
 			podWith("", "env: [{name: A, valueFrom: {}}]"),
-			"spec.containers[0].env[0].valueFrom: Forbidden: needs exactly one source",
+			"spec.containers[0].env[0].valueFrom: Forbidden: must have exactly one source",
 		},
 		"env of two sources": {
 			podWith("", "env: [{name: A, valueFrom: {fieldRef: {fieldPath: a}, resourceFieldRef: {resource: b}}}]"),
-			"spec.containers[0].env[0].valueFrom: Forbidden: needs exactly one source",
+			"spec.containers[0].env[0].valueFrom: Forbidden: must have exactly one source",
 		},
 		"env of a secret without a name": {
 			podWith("", "env: [{name: A, valueFrom: {secretKeyRef: {key: a}}}]"),
@@ -159,7 +159,7 @@ func TestEveryBadValueOfAContainerIsNamed(t *testing.T) {
 		},
 		"probe of two things": {
 			podWith("", "livenessProbe: {exec: {command: [a]}, tcpSocket: {port: 1}}"),
-			"spec.containers[0].livenessProbe: Forbidden: may do one thing only",
+			"spec.containers[0].livenessProbe: Forbidden: must not have more than one action",
 		},
 		"probe without a command": {
 			podWith("", "startupProbe: {exec: {}}"),

@@ -15,7 +15,7 @@ func (v *validator) env(at *field.Path, c *corev1.Container) {
 		at := at.Child("env").Index(i)
 		v.named(at.Child("name"), e.Name, validation.IsRelaxedEnvVarName)
 		if e.ValueFrom != nil && e.Value != "" {
-			v.add(field.Forbidden(at.Child("valueFrom"), "may not be given together with value"))
+			v.add(field.Forbidden(at.Child("valueFrom"), "must not be set together with value"))
 		}
 		if e.ValueFrom != nil {
 			v.valueFrom(at.Child("valueFrom"), e.ValueFrom)
@@ -27,7 +27,7 @@ func (v *validator) env(at *field.Path, c *corev1.Container) {
 			v.invalid(at.Child("prefix"), from.Prefix, validation.IsRelaxedEnvVarName(from.Prefix)...)
 		}
 		if (from.ConfigMapRef == nil) == (from.SecretRef == nil) {
-			v.add(field.Forbidden(at, "needs one of configMapRef and secretRef"))
+			v.add(field.Forbidden(at, "must have exactly one of configMapRef and secretRef"))
 		}
 		if r := from.ConfigMapRef; r != nil {
 			v.named(at.Child("configMapRef", "name"), r.Name, namePrefix)
@@ -38,7 +38,7 @@ func (v *validator) env(at *field.Path, c *corev1.Container) {
 	}
 }
 
-// namePrefix checks a name that may end with a dash, as the kubelet allows it here.
+// namePrefix checks a name that may end in a dash, which the kubelet allows in envFrom.
 func namePrefix(name string) []string {
 	if strings.HasSuffix(name, "-") && len(name) > 1 {
 		name = name[:len(name)-2] + "a"
@@ -54,7 +54,7 @@ func (v *validator) valueFrom(at *field.Path, from *corev1.EnvVarSource) {
 		}
 	}
 	if sources != 1 {
-		v.add(field.Forbidden(at, "needs exactly one source"))
+		v.add(field.Forbidden(at, "must have exactly one source"))
 	}
 	if r := from.ConfigMapKeyRef; r != nil {
 		v.keyRef(at.Child("configMapKeyRef"), r.Name, r.Key)
@@ -76,7 +76,7 @@ func (v *validator) keyRef(at *field.Path, name, key string) {
 	v.named(at.Child("key"), key, validation.IsConfigMapKey)
 }
 
-// The fields of a pod that a variable and a file can have.
+// The fields of a pod that an environment variable and a file can refer to.
 const (
 	envFields = "metadata.name metadata.namespace metadata.uid spec.nodeName spec.host spec.serviceAccountName " +
 		"status.hostIP status.hostIPs status.podIP status.podIPs"
@@ -92,7 +92,7 @@ func (v *validator) fieldRef(at *field.Path, r *corev1.ObjectFieldSelector, allo
 	case r.FieldPath == "":
 		v.add(field.Required(path, ""))
 	case r.APIVersion != "v1":
-		v.invalid(path, r.FieldPath, "there is no version "+r.APIVersion+" of a pod")
+		v.invalid(path, r.FieldPath, "a pod has no API version "+r.APIVersion)
 	case one && name == "metadata.labels":
 		v.invalid(at, key, validation.IsQualifiedName(key)...)
 	case one && name == "metadata.annotations":
@@ -102,8 +102,8 @@ func (v *validator) fieldRef(at *field.Path, r *corev1.ObjectFieldSelector, allo
 	}
 }
 
-// resourceFields are the resources of a container that a variable or a file can have,
-// and besides them each size of huge pages.
+// resourceFields are the resources of a container that a variable or a file can refer to,
+// in addition to each size of huge pages.
 const resourceFields = "limits.cpu limits.memory limits.ephemeral-storage requests.cpu requests.memory requests.ephemeral-storage"
 
 func isResourceField(name string) bool {
@@ -119,7 +119,7 @@ func (v *validator) resourceRef(at *field.Path, r *corev1.ResourceFieldSelector)
 	}
 }
 
-// divisor checks what a resource is divided by. None is one.
+// divisor checks the divisor of a resource. The zero value means 1.
 func (v *validator) divisor(at *field.Path, r *corev1.ResourceFieldSelector) {
 	allowed := strings.Fields("1 1k 1M 1G 1T 1P 1E 1Ki 1Mi 1Gi 1Ti 1Pi 1Ei")
 	if strings.HasSuffix(r.Resource, ".cpu") {

@@ -6,7 +6,7 @@ import (
 )
 
 // Each row is a field as the kubelet refuses it, with the path that it names.
-func TestEveryBadFieldIsNamed(t *testing.T) {
+func TestValidate_InvalidFields(t *testing.T) {
 	t.Parallel()
 	volume := func(source string) string { return "volumes: [{name: v, " + source + "}]" }
 	for _, c := range []struct{ spec, container, want string }{

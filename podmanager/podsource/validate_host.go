@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The kubelet's limits of a pod's DNS settings, and the kernel's of a host name.
+// The kubelet's limits for the DNS settings of a pod, and the kernel's limit for a host
+// name.
 const (
 	maxNameservers = 3
 	maxSearches    = 32
@@ -17,11 +18,11 @@ const (
 	maxHostName    = 64
 )
 
-// dns checks the pod's own DNS settings, which it must have if its policy is None.
+// dns checks the DNS settings of the pod, which are required if dnsPolicy is None.
 func (v *validator) dns(at *field.Path) {
 	c := v.spec.DNSConfig
 	if v.spec.DNSPolicy == corev1.DNSNone && (c == nil || len(c.Nameservers) == 0) {
-		v.add(field.Required(at.Child("nameservers"), "dnsPolicy is None"))
+		v.add(field.Required(at.Child("nameservers"), "must be set if dnsPolicy is None"))
 		return
 	}
 	if c == nil {
@@ -47,7 +48,7 @@ func (v *validator) dns(at *field.Path) {
 	}
 	for i, o := range c.Options {
 		if o.Name == "" {
-			v.add(field.Required(searches.Child("options").Index(i), "needs a name"))
+			v.add(field.Required(searches.Child("options").Index(i), "the option must have a name"))
 		}
 	}
 }
@@ -57,7 +58,8 @@ func (v *validator) ip(at *field.Path, value string) {
 	v.add(validation.IsValidIPForLegacyField(at, value, false, nil)...)
 }
 
-// host checks the names that the pod has and knows, and its operating system.
+// host checks the host names and aliases of the pod, its service account, runtime class and
+// operating system.
 func (v *validator) host(at *field.Path) {
 	s := v.spec
 	label := func(name, value string) {
@@ -95,10 +97,10 @@ func (v *validator) hostnameOverride(at *field.Path) {
 		return
 	}
 	if isTrue(v.spec.SetHostnameAsFQDN) {
-		v.add(field.Forbidden(at, "setHostnameAsFQDN is true"))
+		v.add(field.Forbidden(at, "must not be set if setHostnameAsFQDN is true"))
 	}
 	if v.spec.HostNetwork {
-		v.add(field.Forbidden(at, "hostNetwork is true"))
+		v.add(field.Forbidden(at, "must not be set if hostNetwork is true"))
 	}
 	if len(*name) > maxHostName {
 		v.add(field.TooLong(at, "", maxHostName))
@@ -106,8 +108,8 @@ func (v *validator) hostnameOverride(at *field.Path) {
 	v.invalid(at, *name, validation.IsDNS1123Subdomain(*name)...)
 }
 
-// tolerations checks what taints of the node the pod tolerates. Numeric comparisons are
-// refused as in a kubelet without the feature gate for them.
+// tolerations checks the tolerations of the pod. Numeric comparisons are rejected, as in a
+// kubelet without the feature gate for them.
 func (v *validator) tolerations(at *field.Path) {
 	for i, t := range v.spec.Tolerations {
 		at := at.Index(i)
@@ -115,18 +117,18 @@ func (v *validator) tolerations(at *field.Path) {
 		case t.Key != "":
 			v.invalid(at.Child("key"), t.Key, validation.IsQualifiedName(t.Key)...)
 		case t.Operator != corev1.TolerationOpExists:
-			v.invalid(at.Child("operator"), t.Operator, "must be Exists without a key")
+			v.invalid(at.Child("operator"), t.Operator, "must be Exists if key is empty")
 		}
 		oneOf(v, at.Child("operator"), t.Operator, corev1.TolerationOpEqual, corev1.TolerationOpExists)
 		switch {
 		case t.Operator == corev1.TolerationOpExists && t.Value != "":
-			v.invalid(at.Child("operator"), t.Value, "Exists has no value")
+			v.invalid(at.Child("operator"), t.Value, "value must be empty if operator is Exists")
 		case t.Operator == corev1.TolerationOpEqual || t.Operator == "":
 			v.invalid(at.Child("operator"), t.Value, validation.IsValidLabelValue(t.Value)...)
 		}
 		oneOf(v, at.Child("effect"), t.Effect, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
 		if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
-			v.invalid(at.Child("effect"), t.Effect, "must be NoExecute with tolerationSeconds")
+			v.invalid(at.Child("effect"), t.Effect, "must be NoExecute if tolerationSeconds is set")
 		}
 	}
 }

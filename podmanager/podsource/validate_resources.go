@@ -11,18 +11,18 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// resources checks the requests and limits of a container or a pod, which may have those
-// of the names that has accepts.
-func (v *validator) resources(at *field.Path, r *corev1.ResourceRequirements, has func(corev1.ResourceName) bool) {
+// resources checks the requests and limits of a container or a pod. supported reports
+// whether it may have a resource of this name.
+func (v *validator) resources(at *field.Path, r *corev1.ResourceRequirements, supported func(corev1.ResourceName) bool) {
 	for _, name := range sortedKeys(r.Limits) {
-		v.amount(at.Child("limits").Key(string(name)), name, r.Limits[name], has)
+		v.amount(at.Child("limits").Key(string(name)), name, r.Limits[name], supported)
 	}
 	for _, name := range sortedKeys(r.Requests) {
 		request, at, limits := r.Requests[name], at.Child("requests").Key(string(name)), at.Child("limits")
-		v.amount(at, name, request, has)
+		v.amount(at, name, request, supported)
 		switch limit, ok := r.Limits[name]; {
 		case !ok && !overcommits(name):
-			v.add(field.Required(limits, string(name)+" has a request, and so needs a limit"))
+			v.add(field.Required(limits, string(name)+" has a request, so it must have a limit"))
 		case ok && request.Cmp(limit) != 0 && !overcommits(name):
 			v.invalid(at, request.String(), "must be equal to the limit of "+limit.String())
 		case ok && request.Cmp(limit) > 0:
@@ -30,15 +30,15 @@ func (v *validator) resources(at *field.Path, r *corev1.ResourceRequirements, ha
 		}
 	}
 	names := slices.Concat(sortedKeys(r.Limits), sortedKeys(r.Requests))
-	if slices.ContainsFunc(names, ofPages) && !slices.Contains(names, corev1.ResourceCPU) && !slices.Contains(names, corev1.ResourceMemory) {
-		v.add(field.Forbidden(at, "huge pages need cpu or memory beside them"))
+	if slices.ContainsFunc(names, isHugePages) && !slices.Contains(names, corev1.ResourceCPU) && !slices.Contains(names, corev1.ResourceMemory) {
+		v.add(field.Forbidden(at, "huge pages require cpu or memory"))
 	}
 }
 
-// amount checks how much there is to be of a resource.
-func (v *validator) amount(at *field.Path, name corev1.ResourceName, amount resource.Quantity, has func(corev1.ResourceName) bool) {
-	if !has(name) {
-		v.invalid(at, string(name), "is no resource that can be had here")
+// amount checks the quantity of a resource.
+func (v *validator) amount(at *field.Path, name corev1.ResourceName, amount resource.Quantity, supported func(corev1.ResourceName) bool) {
+	if !supported(name) {
+		v.invalid(at, string(name), "must be the name of a resource that is supported here")
 	}
 	if amount.Sign() < 0 {
 		v.invalid(at, amount.String(), "must not be negative")
@@ -49,68 +49,68 @@ func (v *validator) amount(at *field.Path, name corev1.ResourceName, amount reso
 	if size, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix); ok {
 		page, err := resource.ParseQuantity(size)
 		if err != nil || page.Sign() <= 0 || page.MilliValue()%1000 != 0 || amount.Value()%page.Value() != 0 {
-			v.invalid(at, amount.String(), "must be a multiple of the size of a page")
+			v.invalid(at, amount.String(), "must be a multiple of the page size")
 		}
 	}
 }
 
-func ofPages(name corev1.ResourceName) bool {
+func isHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// isNative reports whether a resource is one of Kubernetes.
+// isNative reports whether a resource is defined by Kubernetes.
 func isNative(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
 // overcommits reports whether a request may be less than the limit.
-func overcommits(name corev1.ResourceName) bool { return isNative(name) && !ofPages(name) }
+func overcommits(name corev1.ResourceName) bool { return isNative(name) && !isHugePages(name) }
 
-// isExtended reports whether a resource is one that a device plugin may offer. A quota
-// has its name behind "requests.".
+// isExtended reports whether a device plugin may offer a resource. Resource quotas prefix
+// its name with "requests.", so that must be a valid name too.
 func isExtended(name corev1.ResourceName) bool {
 	const ofQuotas = corev1.DefaultResourceRequestsPrefix
 	return !isNative(name) && !strings.HasPrefix(string(name), ofQuotas) && len(validation.IsQualifiedName(ofQuotas+string(name))) == 0
 }
 
-// isOfContainers reports whether a container may have a resource.
-func isOfContainers(name corev1.ResourceName) bool {
+// isContainerResource reports whether a container may have a resource.
+func isContainerResource(name corev1.ResourceName) bool {
 	switch {
 	case len(validation.IsQualifiedName(string(name))) > 0:
 		return false
 	case strings.Contains(string(name), "/"):
 		return isNative(name) || isExtended(name)
 	default:
-		return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || ofPages(name)
+		return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || isHugePages(name)
 	}
 }
 
-// isOfPods reports whether a pod as a whole may have a resource.
-func isOfPods(name corev1.ResourceName) bool {
+// isPodResource reports whether a pod as a whole may have a resource.
+func isPodResource(name corev1.ResourceName) bool {
 	return len(validation.IsQualifiedName(string(name))) == 0 && resourcehelper.IsSupportedPodLevelResource(name)
 }
 
-// podResources checks the resources of the pod as a whole, which must have room for those
-// of its containers (KEP-2837).
+// podResources checks the pod-level resources, which must not be less than those of the
+// containers (KEP-2837).
 func (v *validator) podResources(at *field.Path) {
 	r := v.spec.Resources
 	if r == nil {
 		return
 	}
-	v.resources(at, r, isOfPods)
+	v.resources(at, r, isPodResource)
 	pod := &corev1.Pod{Spec: *v.spec}
 	requests := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
 	for _, name := range sortedKeys(requests) {
 		sum := requests[name]
 		if own, ok := r.Requests[name]; ok && sum.Cmp(own) > 0 {
-			v.invalid(at.Child("requests").Key(string(name)), own.String(), "must have room for the containers' "+sum.String())
+			v.invalid(at.Child("requests").Key(string(name)), own.String(), "must not be less than the sum of the containers, "+sum.String())
 		}
 	}
 	limits := resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{})
 	for _, name := range sortedKeys(limits) {
 		sum := limits[name]
-		if own, ok := r.Limits[name]; ok && ofPages(name) && sum.Cmp(own) > 0 {
-			v.invalid(at.Child("limits").Key(string(name)), own.String(), "must have room for the containers' "+sum.String())
+		if own, ok := r.Limits[name]; ok && isHugePages(name) && sum.Cmp(own) > 0 {
+			v.invalid(at.Child("limits").Key(string(name)), own.String(), "must not be less than the sum of the containers, "+sum.String())
 		}
 	}
 	for i, c := range v.spec.Containers {
@@ -123,7 +123,7 @@ func (v *validator) podResources(at *field.Path) {
 	}
 }
 
-// resizePolicy checks what a resize in place does to a container (KEP-1287).
+// resizePolicy checks the container's policy for in-place resizes (KEP-1287).
 func (v *validator) resizePolicy(at *field.Path, policies []corev1.ContainerResizePolicy) {
 	seen := make(map[corev1.ResourceName]bool)
 	for i, p := range policies {

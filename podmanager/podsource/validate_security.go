@@ -8,9 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// podSecurity checks the security context of the pod and the namespaces of the host that
-// it uses. What it says of Windows is checked by no one: a pod with it is refused at
-// admission.
+// podSecurity checks the security context of the pod and its use of host namespaces. It
+// does not check windowsOptions, because a pod that sets them is rejected at admission.
 func (v *validator) podSecurity(at *field.Path) {
 	s, spec := v.spec.SecurityContext, at
 	at = at.Child("securityContext")
@@ -20,14 +19,14 @@ func (v *validator) podSecurity(at *field.Path) {
 	for i := range s.SupplementalGroups {
 		v.id(at.Child("supplementalGroups").Index(i), &s.SupplementalGroups[i])
 	}
-	given(v, at.Child("supplementalGroupsPolicy"), s.SupplementalGroupsPolicy, corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)
-	given(v, at.Child("fsGroupChangePolicy"), s.FSGroupChangePolicy, corev1.FSGroupChangeOnRootMismatch, corev1.FSGroupChangeAlways)
-	given(v, at.Child("seLinuxChangePolicy"), s.SELinuxChangePolicy, corev1.SELinuxChangePolicyRecursive)
+	optionalOneOf(v, at.Child("supplementalGroupsPolicy"), s.SupplementalGroupsPolicy, corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)
+	optionalOneOf(v, at.Child("fsGroupChangePolicy"), s.FSGroupChangePolicy, corev1.FSGroupChangeOnRootMismatch, corev1.FSGroupChangeAlways)
+	optionalOneOf(v, at.Child("seLinuxChangePolicy"), s.SELinuxChangePolicy, corev1.SELinuxChangePolicyRecursive)
 	v.sysctls(at.Child("sysctls"), s.Sysctls)
 	v.seccomp(at.Child("seccompProfile"), s.SeccompProfile)
 	v.appArmor(at.Child("appArmorProfile"), s.AppArmorProfile)
 	if v.spec.HostPID && isTrue(v.spec.ShareProcessNamespace) {
-		v.invalid(at.Child("shareProcessNamespace"), true, "may not be given together with hostPID")
+		v.invalid(at.Child("shareProcessNamespace"), true, "must not be true if hostPID is true")
 	}
 	if v.usesHostUsers() {
 		return
@@ -37,7 +36,7 @@ func (v *validator) podSecurity(at *field.Path) {
 		given bool
 	}{{"hostNetwork", v.spec.HostNetwork}, {"hostPID", v.spec.HostPID}, {"hostIPC", v.spec.HostIPC}} {
 		if f.given {
-			v.add(field.Forbidden(spec.Child(f.name), "hostUsers is false"))
+			v.add(field.Forbidden(spec.Child(f.name), "must not be true if hostUsers is false"))
 		}
 	}
 }
@@ -56,9 +55,9 @@ func (v *validator) security(at *field.Path, s *corev1.SecurityContext) {
 	}
 	v.id(at.Child("runAsUser"), s.RunAsUser)
 	v.id(at.Child("runAsGroup"), s.RunAsGroup)
-	given(v, at.Child("procMount"), s.ProcMount, corev1.DefaultProcMount, corev1.UnmaskedProcMount)
+	optionalOneOf(v, at.Child("procMount"), s.ProcMount, corev1.DefaultProcMount, corev1.UnmaskedProcMount)
 	if s.ProcMount != nil && *s.ProcMount == corev1.UnmaskedProcMount && v.usesHostUsers() {
-		v.invalid(at.Child("procMount"), *s.ProcMount, "needs hostUsers: false")
+		v.invalid(at.Child("procMount"), *s.ProcMount, "requires hostUsers: false")
 	}
 	v.seccomp(at.Child("seccompProfile"), s.SeccompProfile)
 	v.appArmor(at.Child("appArmorProfile"), s.AppArmorProfile)
@@ -66,12 +65,12 @@ func (v *validator) security(at *field.Path, s *corev1.SecurityContext) {
 		return
 	}
 	if isPrivileged(s) {
-		v.invalid(at, false, "allowPrivilegeEscalation: false does not go with privileged")
+		v.invalid(at, false, "allowPrivilegeEscalation must not be false if privileged is true")
 	}
 	if s.Capabilities != nil {
 		for _, c := range s.Capabilities.Add {
 			if c == "CAP_SYS_ADMIN" {
-				v.invalid(at, false, "allowPrivilegeEscalation: false does not go with the capability CAP_SYS_ADMIN")
+				v.invalid(at, false, "allowPrivilegeEscalation must not be false if CAP_SYS_ADMIN is added")
 			}
 		}
 	}
@@ -85,15 +84,16 @@ func (v *validator) seccomp(at *field.Path, p *corev1.SeccompProfile) {
 	local := p.Type == corev1.SeccompProfileTypeLocalhost
 	switch at := at.Child("localhostProfile"); {
 	case local && p.LocalhostProfile == nil:
-		v.add(field.Required(at, "the type is Localhost"))
+		v.add(field.Required(at, "must be set if type is Localhost"))
 	case local:
 		v.relative(at, *p.LocalhostProfile)
 	case p.LocalhostProfile != nil:
-		v.invalid(at, *p.LocalhostProfile, "is for type Localhost only")
+		v.invalid(at, *p.LocalhostProfile, "must only be set if type is Localhost")
 	}
 }
 
-// profileType checks the type of a seccomp or an AppArmor profile: both have the same.
+// profileType checks the type of a seccomp or an AppArmor profile. Both have the same
+// types.
 func (v *validator) profileType(at *field.Path, kind string) {
 	if kind == "" {
 		v.add(field.Required(at, ""))
@@ -112,7 +112,7 @@ func (v *validator) appArmor(at *field.Path, p *corev1.AppArmorProfile) {
 	at = at.Child("localhostProfile")
 	switch {
 	case p.Type == corev1.AppArmorProfileTypeLocalhost && (p.LocalhostProfile == nil || *p.LocalhostProfile == ""):
-		v.add(field.Required(at, "the type is Localhost"))
+		v.add(field.Required(at, "must be set if type is Localhost"))
 	case p.Type == corev1.AppArmorProfileTypeLocalhost:
 		if name := *p.LocalhostProfile; strings.TrimSpace(name) != name {
 			v.invalid(at, name, "must not begin or end with a space")
@@ -121,11 +121,11 @@ func (v *validator) appArmor(at *field.Path, p *corev1.AppArmorProfile) {
 			v.add(field.TooLong(at, "", maxProfileName))
 		}
 	case p.LocalhostProfile != nil && (p.Type == corev1.AppArmorProfileTypeRuntimeDefault || p.Type == corev1.AppArmorProfileTypeUnconfined):
-		v.invalid(at, *p.LocalhostProfile, "is for type Localhost only")
+		v.invalid(at, *p.LocalhostProfile, "must only be set if type is Localhost")
 	}
 }
 
-// The form and the greatest length of a sysctl's name, with dots or slashes.
+// The pattern and the maximum length of a sysctl's name, with dots or slashes.
 const (
 	sysctlName    = `^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`
 	maxSysctlName = 253
@@ -148,9 +148,9 @@ func (v *validator) sysctls(at *field.Path, all []corev1.Sysctl) {
 		ofIPC := name == "kernel.sem" || strings.HasPrefix(name, "kernel.shm") || strings.HasPrefix(name, "kernel.msg") || strings.HasPrefix(name, "fs.mqueue.")
 		switch {
 		case v.spec.HostNetwork && strings.HasPrefix(name, "net."):
-			v.invalid(at, s.Name, "may not be given with hostNetwork")
+			v.invalid(at, s.Name, "must not be set if hostNetwork is true")
 		case v.spec.HostIPC && ofIPC:
-			v.invalid(at, s.Name, "may not be given with hostIPC")
+			v.invalid(at, s.Name, "must not be set if hostIPC is true")
 		}
 	}
 }

@@ -16,7 +16,7 @@ func requireBadField(t *testing.T, text, want string) {
 	require.NotContains(t, got, "\n")
 }
 
-func TestEveryUnknownFieldAndWrongTypeIsNamed(t *testing.T) {
+func TestCheckFields_EveryUnknownFieldAndWrongType(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
 		"unknown field": {
@@ -87,7 +87,7 @@ func TestEveryUnknownFieldAndWrongTypeIsNamed(t *testing.T) {
 	}
 }
 
-func TestEveryBadValueIsNamed(t *testing.T) {
+func TestValidate_InvalidValues(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
 		// Metadata.
@@ -101,7 +101,7 @@ func TestEveryBadValueIsNamed(t *testing.T) {
 		},
 		"long name": {
 			strings.Replace(podWith("", ""), "name: a", "name: "+strings.Repeat("a", 250), 1),
-			"with the name of the node, must be no more than 253",
+			"together with the name of the node, must be no more than 253",
 		},
 		"bad namespace": {
 			strings.Replace(podWith("", ""), "name: a", "name: a, namespace: a.b", 1),
@@ -135,7 +135,7 @@ func TestEveryBadValueIsNamed(t *testing.T) {
 		// Pod.
 		"no spec": {
 			"apiVersion: v1\nkind: Pod\nmetadata: {name: a}",
-			"spec.containers: Required value: a pod has at least one",
+			"spec.containers: Required value: a pod must have at least one container",
 		},
 		"restart policy": {
 			podWith("restartPolicy: Sometimes", ""),
@@ -147,7 +147,7 @@ func TestEveryBadValueIsNamed(t *testing.T) {
 		},
 		"DNS policy None": {
 			podWith("dnsPolicy: None", ""),
-			"spec.dnsConfig.nameservers: Required value: dnsPolicy is None",
+			"spec.dnsConfig.nameservers: Required value: must be set if dnsPolicy is None",
 		},
 		"users and groups": {
 			podWith("securityContext: {runAsUser: -1, runAsGroup: 2147483648, fsGroup: 4294967296, supplementalGroups: [2147483647, -2]}", ""),
@@ -184,7 +184,7 @@ func TestEveryBadValueIsNamed(t *testing.T) {
 		},
 		"two sources": {
 			podWith("volumes: [{name: v, emptyDir: {}, hostPath: {path: /a}}]", ""),
-			"spec.volumes[0]: Forbidden: a volume has one source",
+			"spec.volumes[0]: Forbidden: must not have more than one source",
 		},
 		"host path missing": {
 			podWith("volumes: [{name: v, hostPath: {}}]", ""),

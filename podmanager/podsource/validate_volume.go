@@ -24,13 +24,13 @@ func (v *validator) volume(at *field.Path, vol *corev1.Volume) {
 		}
 	}
 	if sources > 1 {
-		v.add(field.Forbidden(at, "a volume has one source"))
+		v.add(field.Forbidden(at, "must not have more than one source"))
 	}
 	v.volumeSource(at, &vol.VolumeSource)
 }
 
-// volumeSource checks a source of the kinds that are mounted here. A pod with another is
-// refused at admission.
+// volumeSource checks a volume source of a supported kind. A pod with another kind is
+// rejected at admission.
 func (v *validator) volumeSource(at *field.Path, source *corev1.VolumeSource) {
 	if h := source.HostPath; h != nil {
 		at := at.Child("hostPath")
@@ -39,7 +39,7 @@ func (v *validator) volumeSource(at *field.Path, source *corev1.VolumeSource) {
 		if h.Path == "" {
 			return
 		}
-		given(v, at.Child("type"), h.Type, corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory,
+		optionalOneOf(v, at.Child("type"), h.Type, corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory,
 			corev1.HostPathFileOrCreate, corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev)
 	}
 	if e := source.EmptyDir; e != nil && e.SizeLimit != nil && e.SizeLimit.Sign() < 0 {
@@ -77,17 +77,17 @@ func (v *validator) volumeSource(at *field.Path, source *corev1.VolumeSource) {
 	}
 }
 
-// required checks that there is a value.
+// required checks that value is not empty.
 func (v *validator) required(at *field.Path, value string) {
 	if value == "" {
 		v.add(field.Required(at, ""))
 	}
 }
 
-// mode checks the permissions of a file.
+// mode checks the permission bits of a file.
 func (v *validator) mode(at *field.Path, mode *int32) { between(v, at, mode, 0, 0o777) }
 
-// The shortest and the longest time for which a token may be asked, in seconds.
+// The shortest and the longest lifetime of a requested token, in seconds.
 const (
 	minTokenSeconds = 10 * 60
 	maxTokenSeconds = 1 << 32
@@ -101,7 +101,7 @@ func (v *validator) projection(at *field.Path, p *corev1.VolumeProjection) {
 		}
 	}
 	if sources > 1 {
-		v.add(field.Forbidden(at, "may have one source only"))
+		v.add(field.Forbidden(at, "must not have more than one source"))
 	}
 	if s := p.Secret; s != nil {
 		v.required(at.Child("secret", "name"), s.Name)
@@ -117,14 +117,14 @@ func (v *validator) projection(at *field.Path, p *corev1.VolumeProjection) {
 	if t := p.ServiceAccountToken; t != nil {
 		at := at.Child("serviceAccountToken")
 		if v.spec.ServiceAccountName == "" {
-			v.add(field.Forbidden(at, "the pod has no serviceAccountName"))
+			v.add(field.Forbidden(at, "requires a serviceAccountName in the pod"))
 		}
 		v.inside(at.Child("path"), t.Path)
 		between(v, at.Child("expirationSeconds"), t.ExpirationSeconds, minTokenSeconds, maxTokenSeconds)
 	}
 }
 
-// projectedPaths checks that no two sources of a volume have a file of the same path.
+// projectedPaths checks that no two sources of a volume have a file with the same path.
 func (v *validator) projectedPaths(at *field.Path, sources []corev1.VolumeProjection) {
 	seen := make(map[string]bool)
 	for _, s := range sources {
@@ -137,8 +137,8 @@ func (v *validator) projectedPaths(at *field.Path, sources []corev1.VolumeProjec
 	}
 }
 
-// filesOf returns the paths of the files that a source names. That of a bundle of
-// certificates may be empty.
+// filesOf returns the paths of the files that a source names. The path of a cluster trust
+// bundle may be empty.
 func filesOf(s *corev1.VolumeProjection) (paths []string) {
 	var items []corev1.KeyToPath
 	if s.Secret != nil {
@@ -183,7 +183,7 @@ func (v *validator) files(at *field.Path, items []corev1.DownwardAPIVolumeFile) 
 		case field != nil:
 			v.fieldRef(at.Child("fieldRef"), field, fileFields)
 			if resource != nil {
-				v.invalid(at, resource.Resource, "needs one of fieldRef and resourceFieldRef")
+				v.invalid(at, resource.Resource, "must have exactly one of fieldRef and resourceFieldRef")
 			}
 		case resource == nil:
 			v.required(at, "")
@@ -198,7 +198,7 @@ func (v *validator) files(at *field.Path, items []corev1.DownwardAPIVolumeFile) 
 	}
 }
 
-// inside checks the path of a file that is to be in a volume.
+// inside checks the path of a file in a volume: relative and below the volume's root.
 func (v *validator) inside(at *field.Path, name string) {
 	v.required(at, name)
 	v.relative(at, name)
@@ -235,7 +235,7 @@ func (v *validator) mounts(at *field.Path, c *corev1.Container) {
 		v.relative(at.Child("subPath"), m.SubPath)
 		v.relative(at.Child("subPathExpr"), m.SubPathExpr)
 		if m.SubPath != "" && m.SubPathExpr != "" {
-			v.add(field.Forbidden(at.Child("subPathExpr"), "may not be given together with subPath"))
+			v.add(field.Forbidden(at.Child("subPathExpr"), "must not be set together with subPath"))
 		}
 		v.propagation(at, c, &m)
 	}
@@ -244,25 +244,25 @@ func (v *validator) mounts(at *field.Path, c *corev1.Container) {
 	}
 }
 
-// propagation checks which mounts are passed on between the container and the host, and
-// which of those below are read-only, too.
+// propagation checks the mount propagation between container and host, and the recursive
+// read-only setting.
 func (v *validator) propagation(at *field.Path, c *corev1.Container, m *corev1.VolumeMount) {
-	given(v, at.Child("mountPropagation"), m.MountPropagation,
+	optionalOneOf(v, at.Child("mountPropagation"), m.MountPropagation,
 		corev1.MountPropagationNone, corev1.MountPropagationHostToContainer, corev1.MountPropagationBidirectional)
 	none := m.MountPropagation == nil || *m.MountPropagation == corev1.MountPropagationNone
 	if !none && *m.MountPropagation == corev1.MountPropagationBidirectional && !isPrivileged(c.SecurityContext) {
-		v.add(field.Forbidden(at.Child("mountPropagation"), "Bidirectional is for privileged containers only"))
+		v.add(field.Forbidden(at.Child("mountPropagation"), "Bidirectional is only allowed for privileged containers"))
 	}
-	given(v, at.Child("recursiveReadOnly"), m.RecursiveReadOnly,
+	optionalOneOf(v, at.Child("recursiveReadOnly"), m.RecursiveReadOnly,
 		corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyIfPossible, corev1.RecursiveReadOnlyEnabled)
 	if m.RecursiveReadOnly == nil || *m.RecursiveReadOnly == corev1.RecursiveReadOnlyDisabled {
 		return
 	}
 	if !m.ReadOnly {
-		v.add(field.Forbidden(at.Child("recursiveReadOnly"), "needs readOnly"))
+		v.add(field.Forbidden(at.Child("recursiveReadOnly"), "requires readOnly"))
 	}
 	if !none {
-		v.add(field.Forbidden(at.Child("recursiveReadOnly"), "needs mountPropagation None"))
+		v.add(field.Forbidden(at.Child("recursiveReadOnly"), "requires mountPropagation None"))
 	}
 }
 

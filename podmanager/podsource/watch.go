@@ -15,48 +15,48 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// How long a folder must be quiet after a change before it is looked at. An editor
-// saves in several steps, and what is in the folder between two of them is nothing
-// to act upon, least of all a file that is away for the moment. What was written is
-// there in one piece nearly always, and a pod waits for it. A folder that is never
-// quiet is looked at anyway.
+// How long a folder must be unchanged after a change before a pass begins. An editor saves
+// a file in several steps, and between two steps the file may be incomplete or missing.
+// After a write the delay is short, because most writes are complete at once. If changes
+// continue, a pass begins after maxDelay.
 const (
 	quietAfterWrite  = 5 * time.Millisecond
-	quietWhileCut    = 20 * time.Millisecond // a file that is being written, by its end
+	quietIncomplete  = 20 * time.Millisecond // the file is empty or its last line is incomplete
 	quietAfterRemove = 50 * time.Millisecond
-	mostDelay        = 75 * time.Millisecond
+	maxDelay         = 75 * time.Millisecond
 )
 
-// watch tells a Run when its folder changes. Only Run's goroutine calls its methods.
+// watch triggers a pass of Run when its folder changes. Only Run's goroutine calls its
+// methods.
 type watch struct {
 	open    func() (*fsnotify.Watcher, error)
 	path    string
 	trigger func()
 	clock   clock.Clock
 
-	watcher *fsnotify.Watcher // nil until it could be made
-	folder  os.FileInfo       // the one that is watched; nil if none is
-	moved   atomic.Bool       // there may be another folder at path by now
-	joined  sync.WaitGroup
+	watcher  *fsnotify.Watcher // nil until it was created
+	folder   os.FileInfo       // the watched folder; nil if none is watched
+	replaced atomic.Bool       // the folder at path may have been replaced
+	joined   sync.WaitGroup
 }
 
-// arm makes the watch one of what is at the path now. It is called before each pass:
-// what has changed by then the pass sees, and what changes later is told. While there
-// is no folder, the one above is watched for it to come, and so it is if the path is
-// a link, which can be turned to another folder.
+// arm watches the folder that is at the path now. It is called before each pass: the pass
+// sees all changes up to then, and the watch notifies about later ones. If the folder does
+// not exist, arm watches its parent, in which it may be created. If the path is a link, arm
+// watches the parent too, because the link may be changed to another folder.
 func (w *watch) arm() error {
 	if err := w.start(); err != nil {
 		return err
 	}
-	above := filepath.Dir(w.path)
+	parent := filepath.Dir(w.path)
 	if link, err := os.Lstat(w.path); err != nil || link.Mode()&os.ModeSymlink != 0 {
-		if err := w.watcher.Add(above); err != nil {
+		if err := w.watcher.Add(parent); err != nil {
 			return err
 		}
-	} else if slices.Contains(w.watcher.WatchList(), above) {
-		_ = w.watcher.Remove(above)
+	} else if slices.Contains(w.watcher.WatchList(), parent) {
+		_ = w.watcher.Remove(parent)
 	}
-	now, err := os.Stat(w.path) // again, for it may have come before the watch above did
+	now, err := os.Stat(w.path) // stat again, because it may have been created before the parent was watched
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		w.folder = nil
@@ -64,11 +64,11 @@ func (w *watch) arm() error {
 	case err != nil:
 		return err
 	}
-	moved := w.moved.Swap(false)
-	if !moved && w.folder != nil && os.SameFile(now, w.folder) && slices.Contains(w.watcher.WatchList(), w.path) {
+	replaced := w.replaced.Swap(false)
+	if !replaced && w.folder != nil && os.SameFile(now, w.folder) && slices.Contains(w.watcher.WatchList(), w.path) {
 		return nil
 	}
-	_ = w.watcher.Remove(w.path) // which fails if the folder is gone, and the watch with it
+	_ = w.watcher.Remove(w.path) // fails if the folder was removed, which also ended the watch
 	w.folder = nil
 	if err := w.watcher.Add(w.path); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (w *watch) arm() error {
 	return nil
 }
 
-// start makes the watcher, unless there is one.
+// start creates the watcher if there is no watcher yet.
 func (w *watch) start() error {
 	if w.watcher != nil {
 		return nil
@@ -95,7 +95,7 @@ func (w *watch) start() error {
 	return nil
 }
 
-// stop ends the watch and returns when nothing of it is left.
+// stop ends the watch, and returns when its goroutines have ended.
 func (w *watch) stop() {
 	if w.watcher != nil {
 		_ = w.watcher.Close()
@@ -103,10 +103,10 @@ func (w *watch) stop() {
 	w.joined.Wait()
 }
 
-// listen triggers a pass when the folder has been quiet after a change.
+// listen triggers a pass when the folder has stopped changing.
 func (w *watch) listen(watcher *fsnotify.Watcher) {
-	p := pause{clock: w.clock}
-	defer p.end()
+	d := debounce{clock: w.clock}
+	defer d.stop()
 	for {
 		select {
 		case event, ok := <-watcher.Events:
@@ -114,62 +114,64 @@ func (w *watch) listen(watcher *fsnotify.Watcher) {
 				return
 			}
 			if event.Name == w.path {
-				w.moved.Store(true)
+				w.replaced.Store(true)
 			}
 			if quiet := quietAfter(event, w.path); quiet > 0 {
-				p.extend(quiet)
+				d.extend(quiet)
 			}
 		case _, ok := <-watcher.Errors:
 			if !ok {
 				return
 			}
-			// Events were lost, or the watch was: arm knows, and a pass sees the rest.
-			w.moved.Store(true)
-			p.extend(quietAfterWrite)
-		case <-p.over:
-			p.end()
+			// Events or the watch itself were lost: arm restores the watch, and a pass
+			// finds the changes.
+			w.replaced.Store(true)
+			d.extend(quietAfterWrite)
+		case <-d.over:
+			d.stop()
 			w.trigger()
 		}
 	}
 }
 
-// pause is the time between the first of some changes and the pass that sees them.
-type pause struct {
+// debounce delays a pass after a change until the folder has stopped changing, at most for
+// maxDelay.
+type debounce struct {
 	clock clock.Clock
-	first time.Time // of the changes; zero while there is no pause
-	until time.Time // what asks for little time takes none from what asked for more
+	first time.Time // time of the first change; zero if no pass is pending
+	until time.Time // end of the delay; a later change never shortens it
 	timer clock.Timer
 	over  <-chan time.Time
 }
 
-// extend begins a pause, or puts its end off.
-func (p *pause) extend(quiet time.Duration) {
-	now := p.clock.Now()
-	if p.first.IsZero() {
-		p.first, p.until = now, now
+// extend starts the delay or extends it.
+func (d *debounce) extend(quiet time.Duration) {
+	now := d.clock.Now()
+	if d.first.IsZero() {
+		d.first, d.until = now, now
 	} else {
-		p.timer.Stop()
+		d.timer.Stop()
 	}
-	if until := now.Add(quiet); until.After(p.until) {
-		p.until = until
+	if until := now.Add(quiet); until.After(d.until) {
+		d.until = until
 	}
-	p.timer = p.clock.NewTimer(max(0, min(p.until.Sub(now), mostDelay-now.Sub(p.first))))
-	p.over = p.timer.C()
+	d.timer = d.clock.NewTimer(max(0, min(d.until.Sub(now), maxDelay-now.Sub(d.first))))
+	d.over = d.timer.C()
 }
 
-func (p *pause) end() {
-	if !p.first.IsZero() {
-		p.timer.Stop()
+func (d *debounce) stop() {
+	if !d.first.IsZero() {
+		d.timer.Stop()
 	}
-	p.first, p.over = time.Time{}, nil
+	d.first, d.over = time.Time{}, nil
 }
 
-// quietAfter returns how long to wait after an event before looking at the folder:
-// 0 if it is of no concern, as what editors write beside a file while they save it.
+// quietAfter returns how long the folder must be unchanged after an event. It is 0 if the
+// event is irrelevant, such as for the temporary files of editors.
 func quietAfter(event fsnotify.Event, folder string) time.Duration {
 	if event.Name != folder {
 		dir, name := filepath.Split(event.Name)
-		// What is switched in a mounted ConfigMap is named ..data.
+		// In a mounted ConfigMap the link ..data is replaced.
 		if filepath.Clean(dir) != folder || !isManifestName(name) && !strings.HasPrefix(name, "..") {
 			return 0
 		}
@@ -177,19 +179,19 @@ func quietAfter(event fsnotify.Event, folder string) time.Duration {
 	switch {
 	case event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename):
 		return quietAfterRemove
-	case isCut(event.Name):
-		return quietWhileCut
+	case isIncomplete(event.Name):
+		return quietIncomplete
 	default:
 		return quietAfterWrite
 	}
 }
 
-// isCut says whether a file looks as if more of it were to come: there is nothing in it
-// yet, or it ends within a line.
-func isCut(path string) bool {
+// isIncomplete reports whether a file is probably still being written: it is empty, or its
+// last line is incomplete.
+func isIncomplete(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || checkInfo(info) != nil {
-		return false // there is nothing to wait for
+		return false // no further write to wait for
 	}
 	f, err := openFile(path)
 	if err != nil {
@@ -198,5 +200,5 @@ func isCut(path string) bool {
 	defer func() { _ = f.Close() }() // read-only
 	var end [1]byte
 	_, err = f.ReadAt(end[:], max(0, info.Size()-1))
-	return err != nil || end[0] != '\n' && end[0] != '}' // JSON, where less than all of it is nothing
+	return err != nil || end[0] != '\n' && end[0] != '}' // a JSON file may end without a newline, and a part of it is not valid
 }

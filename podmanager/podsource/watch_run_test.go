@@ -20,8 +20,8 @@ import (
 	"github.com/kubeparts/kubeparts/podmanager/podsource"
 )
 
-// watched is a Directory that runs, and polls so seldom that what it tells of it was
-// told of itself.
+// watched is a running Directory that polls so rarely that it learns of changes from its
+// watch only.
 type watched struct {
 	t       *testing.T
 	path    string
@@ -91,7 +91,7 @@ func (w *watched) rename(from, to string) {
 	require.NoError(w.t, os.Rename(w.file(from), w.file(to)))
 }
 
-// next returns what was told, and how long that took.
+// next returns the next delivered pods, and how long the delivery took.
 func (w *watched) next() (told string, took time.Duration) {
 	w.t.Helper()
 	begin := time.Now()
@@ -113,7 +113,7 @@ func (w *watched) requireNext(want string) {
 	}
 }
 
-// requireQuiet wants nobody to be told for a while.
+// requireQuiet requires that nothing is delivered for some time.
 func (w *watched) requireQuiet() {
 	w.t.Helper()
 	select {
@@ -134,7 +134,7 @@ func (w *watched) requireWatch() error {
 	}
 }
 
-func TestEditsAreSeenAtOnce(t *testing.T) {
+func TestWatch_DetectsEditsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, t.TempDir())
 	w.requireNext("")
@@ -158,9 +158,9 @@ func TestEditsAreSeenAtOnce(t *testing.T) {
 	w.requireNext("")
 }
 
-// An editor moves the file away, writes another one and removes the old one. Nobody is
-// told that the file was gone, nor that it was empty.
-func TestASaveByAnEditorIsOneChange(t *testing.T) {
+// An editor moves the file away, writes another one and removes the old one. The source
+// delivers neither the removal nor the empty file.
+func TestWatch_SaveByAnEditorIsOneChange(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, t.TempDir())
 	w.requireNext("")
@@ -186,7 +186,7 @@ func TestASaveByAnEditorIsOneChange(t *testing.T) {
 	w.requireQuiet()
 }
 
-func TestManyFilesAtOnceAreFewPasses(t *testing.T) {
+func TestWatch_ManyFilesNeedFewPasses(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, t.TempDir())
 	w.requireNext("")
@@ -202,7 +202,7 @@ func TestManyFilesAtOnceAreFewPasses(t *testing.T) {
 	require.Less(t, w.passes.Load()-before, max(100, int32(time.Since(begin)/(5*time.Millisecond))+2))
 }
 
-func TestAtRestThereAreNoPasses(t *testing.T) {
+func TestWatch_NoPassesWithoutChanges(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, t.TempDir())
 	w.write("a.yaml", yamlOf("a", "i:1"))
@@ -211,7 +211,7 @@ func TestAtRestThereAreNoPasses(t *testing.T) {
 	}
 	w.requireQuiet()
 	before := w.passes.Load()
-	// What is no manifest concerns nobody, and neither does reading one.
+	// Neither other files nor reading a manifest cause a pass.
 	w.write(".swap", "x")
 	w.write("notes.md", "x")
 	require.NoError(t, os.WriteFile(filepath.Dir(w.path)+"/beside.yaml", []byte("x"), 0o600))
@@ -221,7 +221,7 @@ func TestAtRestThereAreNoPasses(t *testing.T) {
 	require.Equal(t, before, w.passes.Load())
 }
 
-func TestAFolderThatIsRemovedAndMadeAgain(t *testing.T) {
+func TestWatch_FolderRemovedAndCreatedAgain(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "manifests")
 	require.NoError(t, os.Mkdir(path, 0o700))
@@ -246,7 +246,7 @@ func TestAFolderThatIsRemovedAndMadeAgain(t *testing.T) {
 	}
 }
 
-// foldersGone is how often the Directory has noticed that its folder was gone.
+// foldersGone returns how often the Directory has logged that its folder does not exist.
 func (w *watched) foldersGone() int { return strings.Count(w.log.String(), "folder cannot be read") }
 
 // waitFolderGone waits until the Directory has noticed once more, so that what follows
@@ -266,7 +266,7 @@ func (w *watched) waitFolderGone(before int) {
 	require.FailNow(w.t, "the folder is gone and nobody has noticed", w.log.String())
 }
 
-func TestAFolderThatIsReplacedByAnother(t *testing.T) {
+func TestWatch_FolderReplaced(t *testing.T) {
 	t.Parallel()
 	above := t.TempDir()
 	path, next := filepath.Join(above, "manifests"), filepath.Join(above, "next")
@@ -284,7 +284,7 @@ func TestAFolderThatIsReplacedByAnother(t *testing.T) {
 	w.requireNext("a-n i:3")
 }
 
-func TestAFolderThatComesLater(t *testing.T) {
+func TestWatch_FolderCreatedLater(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "manifests")
 	w := newWatched(t, path)
@@ -302,15 +302,15 @@ func TestAFolderThatComesLater(t *testing.T) {
 	require.Equal(t, 1, strings.Count(w.log.String(), "folder cannot be read"))
 }
 
-func TestAFolderUnderNoFolderIsPolled(t *testing.T) {
+func TestWatch_MissingParentIsPolled(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, filepath.Join(t.TempDir(), "not", "there"))
 	require.ErrorIs(t, w.requireWatch(), os.ErrNotExist)
-	require.Equal(t, 1, strings.Count(w.log.String(), "folder cannot be watched and is polled"))
+	require.Equal(t, 1, strings.Count(w.log.String(), "could not watch manifest folder, will poll it"))
 }
 
 // A mounted ConfigMap switches one link, whose name is hidden.
-func TestASwitchOfLinksIsSeen(t *testing.T) {
+func TestWatch_SwitchedLinks(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, t.TempDir())
 	w.requireNext("")
@@ -326,7 +326,7 @@ func TestASwitchOfLinksIsSeen(t *testing.T) {
 	w.requireNext("a-n i:2")
 }
 
-func TestALinkToAFolderThatIsTurned(t *testing.T) {
+func TestWatch_FolderLinkChanged(t *testing.T) {
 	t.Parallel()
 	above := t.TempDir()
 	path := filepath.Join(above, "current")

@@ -18,7 +18,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-func TestWhichEventsMatterAndHowLongToWait(t *testing.T) {
+func TestQuietAfter_Events(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		event fsnotify.Event
@@ -49,14 +49,14 @@ func TestWhichEventsMatterAndHowLongToWait(t *testing.T) {
 
 // Who makes a file writes it next, and who has cut one off, or written it up to the
 // middle of a line, goes on.
-func TestAFileThatIsCutIsGivenTimeToBeWritten(t *testing.T) {
+func TestQuietAfter_IncompleteFile(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	path := filepath.Join(folder, "a.yaml")
 	for text, want := range map[string]time.Duration{
-		"":                                 quietWhileCut,
-		"kind: Po":                         quietWhileCut,
-		"kind: Pod\nspec:\n  image: regis": quietWhileCut,
+		"":                                 quietIncomplete,
+		"kind: Po":                         quietIncomplete,
+		"kind: Pod\nspec:\n  image: regis": quietIncomplete,
 		"kind: Pod\n":                      quietAfterWrite,
 		`{"kind": "Pod"}`:                  quietAfterWrite,
 	} {
@@ -71,7 +71,7 @@ func TestAFileThatIsCutIsGivenTimeToBeWritten(t *testing.T) {
 }
 
 // A machine has few watches, and they are everybody's.
-func TestWithoutAWatchTheFolderIsPolledAndTheWatchTriedAgain(t *testing.T) {
+func TestWatch_PollsAndRetriesWithoutAWatch(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	path, told, watches := t.TempDir(), make(chan int), make(chan error, 10)
@@ -98,21 +98,21 @@ func TestWithoutAWatchTheFolderIsPolledAndTheWatchTriedAgain(t *testing.T) {
 	require.NoError(t, <-watches)
 	cancel()
 	require.NoError(t, <-done)
-	require.Equal(t, 1, strings.Count(log.String(), `msg="folder cannot be watched and is polled"`))
-	require.Equal(t, 1, strings.Count(log.String(), `msg="folder is watched again"`))
+	require.Equal(t, 1, strings.Count(log.String(), `msg="could not watch manifest folder, will poll it"`))
+	require.Equal(t, 1, strings.Count(log.String(), `msg="watching manifest folder again"`))
 }
 
-// What the watcher itself has lost is looked for.
-func TestAnErrorOfTheWatcherIsAReasonToLook(t *testing.T) {
+// After an error of the watcher a pass finds the lost changes.
+func TestWatch_ErrorTriggersAPass(t *testing.T) {
 	t.Parallel()
 	passes := make(chan struct{}, 10)
 	w := &watch{open: fsnotify.NewWatcher, path: t.TempDir(), trigger: func() { passes <- struct{}{} }, clock: clock.RealClock{}}
 	require.NoError(t, w.arm())
 	w.watcher.Errors <- fsnotify.ErrEventOverflow
 	<-passes
-	require.True(t, w.moved.Load())
+	require.True(t, w.replaced.Load())
 	require.NoError(t, w.arm())
-	require.False(t, w.moved.Load())
+	require.False(t, w.replaced.Load())
 	w.stop()
 
 	broken := &watch{open: func() (*fsnotify.Watcher, error) { return nil, errors.New("boom") }, path: "x"}
@@ -120,11 +120,11 @@ func TestAnErrorOfTheWatcherIsAReasonToLook(t *testing.T) {
 	broken.stop()
 }
 
-// A file that is away for a moment is not looked for because another was written.
-func TestAWriteDoesNotCutShortTheTimeOfARemoval(t *testing.T) {
+// A write of another file does not shorten the delay after a removal.
+func TestDebounce_WriteDoesNotShortenTheDelay(t *testing.T) {
 	t.Parallel()
 	c := testingclock.NewFakeClock(time.Unix(1e9, 0))
-	p := pause{clock: c}
+	p := debounce{clock: c}
 	p.extend(quietAfterRemove)
 	c.Step(time.Millisecond)
 	p.extend(quietAfterWrite)
@@ -132,28 +132,28 @@ func TestAWriteDoesNotCutShortTheTimeOfARemoval(t *testing.T) {
 	require.Empty(t, p.over)
 	c.Step(time.Millisecond)
 	require.Len(t, p.over, 1)
-	p.end()
-	p.extend(quietAfterWrite) // another pause
+	p.stop()
+	p.extend(quietAfterWrite) // another delay
 	c.Step(quietAfterWrite)
 	require.Len(t, p.over, 1)
-	p.end()
+	p.stop()
 }
 
-// A folder that is never quiet is looked at all the same.
-func TestAChangeIsNotPutOffForever(t *testing.T) {
+// A pass begins even if the folder changes all the time.
+func TestWatch_MaxDelay(t *testing.T) {
 	t.Parallel()
 	passes := make(chan struct{}, 100)
 	w := &watch{open: fsnotify.NewWatcher, path: t.TempDir(), trigger: func() { passes <- struct{}{} }, clock: clock.RealClock{}}
 	require.NoError(t, w.arm())
 	begin := time.Now()
-	for time.Since(begin) < 10*mostDelay && len(passes) == 0 {
+	for time.Since(begin) < 10*maxDelay && len(passes) == 0 {
 		w.watcher.Events <- fsnotify.Event{Name: filepath.Join(w.path, "a.yaml"), Op: fsnotify.Write}
 	}
 	require.NotEmpty(t, passes)
 	w.stop()
 }
 
-func TestPeriods(t *testing.T) {
+func TestDirectoryConfig_Period(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, 20*time.Second, DirectoryConfig{}.period(true))
 	require.Equal(t, time.Second, DirectoryConfig{}.period(false))

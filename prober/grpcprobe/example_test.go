@@ -14,7 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/prober/grpcprobe"
 )
 
-// A server says how it is.
+// A server reports its health.
 func Example() {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

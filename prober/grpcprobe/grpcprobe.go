@@ -26,21 +26,21 @@ import (
 )
 
 const (
-	// maxAnswer bounds the message and the headers of an answer, each.
+	// maxAnswer limits the message and the headers of a response, each.
 	maxAnswer = 16 << 10
-	// bufferSize is that of either buffer of a connection. By default, gRPC allocates
-	// 32 KiB for each.
+	// bufferSize is the size of the read buffer and of the write buffer of a connection. By
+	// default, gRPC allocates 32 KiB for each.
 	bufferSize = 1 << 10
 )
 
 // Config configures a [Checker].
 type Config struct {
-	// Dial makes connections. Default: a [net.Dialer].
+	// Dial opens connections. Default: a [net.Dialer].
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// UserAgent is what servers are told, before the name and version of gRPC's
+	// UserAgent is the user agent, to which gRPC appends the name and version of its
 	// client. Default "kube-probe/1.36".
 	UserAgent string
-	// IdleTimeout is how long a connection is kept after its last check. Default
+	// IdleTimeout is how long an idle connection is kept after its last check. Default
 	// 1m.
 	IdleTimeout time.Duration
 	// Clock is the time source for IdleTimeout. Default the system clock.
@@ -54,12 +54,12 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("field IdleTimeout: %v is negative", c.IdleTimeout))
 	}
 	if !httpguts.ValidHeaderFieldValue(c.UserAgent) {
-		errs = append(errs, fmt.Errorf("field UserAgent: %q cannot be the value of a header", c.UserAgent))
+		errs = append(errs, fmt.Errorf("field UserAgent: %q is not a valid header value", c.UserAgent))
 	}
 	return errors.Join(errs...)
 }
 
-// Checker checks health by gRPC. Make it with [New].
+// Checker does gRPC health checks. Create it with [New]. It is safe for concurrent use.
 type Checker struct {
 	cfg Config
 
@@ -68,7 +68,7 @@ type Checker struct {
 	closed bool
 }
 
-// conn is a connection. One check at a time uses it, so that a check that fails may
+// conn is a connection. It is used by one check at a time, so that a failed check can
 // close it.
 type conn struct {
 	*grpc.ClientConn
@@ -79,20 +79,20 @@ type conn struct {
 	ended   atomic.Bool // during the current check
 }
 
-// watched is what gRPC connects to. It notes that gRPC closes it, which gRPC does before
-// it fails the calls that are under way.
-type watched struct {
+// trackedConn is a network connection that records that gRPC has closed it. gRPC closes it
+// before it fails the calls in progress.
+type trackedConn struct {
 	net.Conn
 	ended *atomic.Bool
 }
 
-// Close is for [net.Conn].
-func (w watched) Close() error {
+// Close implements [net.Conn].
+func (w trackedConn) Close() error {
 	w.ended.Store(true)
 	return w.Conn.Close()
 }
 
-// New returns a checker without connections.
+// New returns a checker without connections, or an error if cfg is invalid.
 func New(cfg Config) (*Checker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("grpcprobe: invalid config: %w", err)
@@ -112,7 +112,7 @@ func New(cfg Config) (*Checker, error) {
 	return &Checker{cfg: cfg}, nil
 }
 
-// Close closes all connections, also those in use. Checks fail from then on.
+// Close closes all connections, including those in use. Later checks fail.
 func (c *Checker) Close() error {
 	c.mu.Lock()
 	conns := c.conns
@@ -125,27 +125,27 @@ func (c *Checker) Close() error {
 	return errors.Join(errs...)
 }
 
-// Check asks for the health of r.Service and returns [prober.Succeeded] or
-// [prober.Failed] with the kubelet's text. It returns when ctx is done at the
-// latest, which is a failure too.
+// Check checks the health of r.Service and returns [prober.Succeeded] or
+// [prober.Failed] with the kubelet's text. If ctx is done before there is a response, the
+// check has failed.
 func (c *Checker) Check(ctx context.Context, r prober.GRPCRequest) (prober.Outcome, string) {
-	if k := c.takeKept(r); k != nil {
-		outcome, text, ended := c.ask(ctx, k, r)
+	if k := c.idleConn(r); k != nil {
+		outcome, text, ended := c.check(ctx, k, r)
 		if !ended || ctx.Err() != nil {
 			return outcome, text
 		}
-		// That a kept connection has ended is no failure of the server.
+		// A kept connection that has ended is not a failure of the server.
 	}
 	k, err := c.connect(r)
 	if err != nil {
 		return prober.Failed, fmt.Sprintf("error: failed to connect service at %q: %v", r.Address, err)
 	}
-	outcome, text, _ := c.ask(ctx, k, r)
+	outcome, text, _ := c.check(ctx, k, r)
 	return outcome, text
 }
 
-// takeKept returns an idle connection for r, to be used by one ask, or nil.
-func (c *Checker) takeKept(r prober.GRPCRequest) *conn {
+// idleConn returns an idle connection for r, marked as busy for one check, or nil.
+func (c *Checker) idleConn(r prober.GRPCRequest) *conn {
 	c.closeExpired()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,7 +158,7 @@ func (c *Checker) takeKept(r prober.GRPCRequest) *conn {
 	return nil
 }
 
-// closeExpired closes the connections that were idle for too long.
+// closeExpired closes the connections that have been idle for IdleTimeout.
 func (c *Checker) closeExpired() {
 	var expired []*conn
 	c.mu.Lock()
@@ -171,12 +171,12 @@ func (c *Checker) closeExpired() {
 		return old
 	})
 	c.mu.Unlock()
-	for _, k := range expired { // without the lock, because it may take a moment
+	for _, k := range expired { // without the lock, because it may take time
 		_ = k.Close() // nothing uses it
 	}
 }
 
-// connect returns a new connection for r, to be used by one ask.
+// connect returns a new connection for r, marked as busy for one check.
 func (c *Checker) connect(r prober.GRPCRequest) (*conn, error) {
 	security := insecure.NewCredentials()
 	if r.TLS {
@@ -190,9 +190,9 @@ func (c *Checker) connect(r prober.GRPCRequest) (*conn, error) {
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := c.cfg.Dial(ctx, "tcp", address)
 			if t, ok := conn.(*net.TCPConn); ok {
-				_ = t.SetLinger(0) // closed by a reset, it leaves no socket in TIME_WAIT
+				_ = t.SetLinger(0) // it is closed by a reset and leaves no socket in TIME_WAIT
 			}
-			return watched{conn, &k.ended}, err
+			return trackedConn{conn, &k.ended}, err
 		}),
 		grpc.WithNoProxy(),
 		grpc.WithUserAgent(c.cfg.UserAgent),
@@ -213,9 +213,9 @@ func (c *Checker) connect(r prober.GRPCRequest) (*conn, error) {
 	return k, nil
 }
 
-// ask asks over k and releases it. ended reports whether k ended before the server
-// answered.
-func (c *Checker) ask(ctx context.Context, k *conn, r prober.GRPCRequest) (outcome prober.Outcome, text string, ended bool) {
+// check does a check over k and releases k. ended reports whether k ended before there was
+// a response.
+func (c *Checker) check(ctx context.Context, k *conn, r prober.GRPCRequest) (outcome prober.Outcome, text string, ended bool) {
 	k.ended.Store(false)
 	connected := k.waitUntilReady(ctx)
 	var header, trailer metadata.MD
@@ -226,7 +226,7 @@ func (c *Checker) ask(ctx context.Context, k *conn, r prober.GRPCRequest) (outco
 	c.release(k, answered && !r.Fresh)
 	switch {
 	case err != nil:
-		return prober.Failed, explain(r, connected, err), ended
+		return prober.Failed, errorText(r, connected, err), ended
 	case response.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING:
 		return prober.Failed, fmt.Sprintf("service unhealthy (responded with %q)", response.GetStatus().String()), false
 	default:
@@ -234,7 +234,8 @@ func (c *Checker) ask(ctx context.Context, k *conn, r prober.GRPCRequest) (outco
 	}
 }
 
-// waitUntilReady reports whether k is connected, as soon as that is known or ctx is done.
+// waitUntilReady waits until k is connected, has failed to connect, or ctx is done. It
+// reports whether k is connected.
 func (k *conn) waitUntilReady(ctx context.Context) bool {
 	for {
 		state := k.GetState()
@@ -266,8 +267,8 @@ func (c *Checker) release(k *conn, keep bool) {
 	}
 }
 
-// explain returns the kubelet's text for a check without an answer.
-func explain(r prober.GRPCRequest, connected bool, err error) string {
+// errorText returns the kubelet's text for a check that ended in an error.
+func errorText(r prober.GRPCRequest, connected bool, err error) string {
 	status := grpcstatus.Convert(err)
 	late := status.Code() == codes.DeadlineExceeded
 	switch {

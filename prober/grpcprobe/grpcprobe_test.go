@@ -50,7 +50,7 @@ func serve(tb testing.TB, register func(*grpc.Server), options ...grpc.ServerOpt
 	return l.Addr().String()
 }
 
-// slow is a server that takes its time.
+// slow is a slow server.
 type slow struct {
 	grpc_health_v1.UnimplementedHealthServer
 }
@@ -107,8 +107,8 @@ func TestCheck(t *testing.T) {
 // refusedLimit is what a refused connection may take.
 const refusedLimit = 20 * time.Millisecond
 
-// The kubelet takes the whole timeout for a port that refuses, 3 s here, and says
-// that there was one.
+// In the kubelet a refused connection takes the whole timeout, 3 s here, and is reported as a
+// timeout.
 func TestARefusedPortIsAFailureAtOnce(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -144,7 +144,7 @@ func TestARefusedPortIsAFailureAtOnce(t *testing.T) {
 }
 
 // A server that has closed its kept connection has not failed.
-func TestAStaleConnectionIsNoFailure(t *testing.T) {
+func TestCheck_StaleConnectionIsNoFailure(t *testing.T) {
 	k := checker(t, grpcprobe.Config{})
 	var address string
 	for range 3 {
@@ -191,7 +191,7 @@ func TestTLS(t *testing.T) {
 	require.Equal(t, prober.Failed, outcome)
 }
 
-func TestConnectionsAreKeptAndSwept(t *testing.T) {
+func TestChecker_KeepsAndExpiresConnections(t *testing.T) {
 	t.Parallel()
 	var dials atomic.Int32
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
@@ -219,13 +219,13 @@ func TestConnectionsAreKeptAndSwept(t *testing.T) {
 	require.Contains(t, output, "the checker is closed")
 }
 
-func TestConfigProblems(t *testing.T) {
+func TestConfig_Validate(t *testing.T) {
 	t.Parallel()
 	_, err := grpcprobe.New(grpcprobe.Config{IdleTimeout: -1})
 	require.ErrorContains(t, err, "field IdleTimeout")
 }
 
-// ask checks with a timeout.
+// ask does a check with a timeout.
 func ask(tb testing.TB, k *grpcprobe.Checker, r prober.GRPCRequest, timeout time.Duration) (prober.Outcome, string) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), timeout)
@@ -234,7 +234,7 @@ func ask(tb testing.TB, k *grpcprobe.Checker, r prober.GRPCRequest, timeout time
 	return k.Check(ctx, r)
 }
 
-// asked is a server that does what the service says that it is asked for.
+// asked is a server whose behavior is selected by the requested service.
 type asked struct {
 	grpc_health_v1.UnimplementedHealthServer
 }

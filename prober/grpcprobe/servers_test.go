@@ -21,7 +21,7 @@ import (
 	"github.com/kubeparts/kubeparts/prober/grpcprobe"
 )
 
-// patience is for what must not take long, on a machine that is busy.
+// patience is the time limit for fast operations on a busy machine.
 const patience = 20 * time.Second
 
 // reset makes a connection end by a reset when it is closed.
@@ -30,9 +30,8 @@ func reset(conn net.Conn) { _ = conn.(*net.TCPConn).SetLinger(0) }
 // hang returns when the other end has given up.
 func hang(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// Who is not an HTTP/2 server is none to connect to, and it does not take until the
-// timeout to say so.
-func TestServersThatAreNone(t *testing.T) {
+// A server that does not use HTTP/2 is a connection failure at once, not at the timeout.
+func TestCheck_NotAGRPCServer(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
@@ -72,8 +71,8 @@ func TestServersThatAreNone(t *testing.T) {
 	}
 }
 
-// Whatever is slow, it is over at the timeout, by what the kubelet calls it.
-func TestServersThatStall(t *testing.T) {
+// A slow server is a failure at the timeout, with the kubelet's text.
+func TestCheck_StallingServers(t *testing.T) {
 	t.Parallel()
 	const connect, rpc = "timeout: failed to connect service \"ADDRESS\" within 1s: context deadline exceeded",
 		"timeout: health rpc did not complete within 1s"
@@ -107,8 +106,8 @@ func TestServersThatStall(t *testing.T) {
 	}
 }
 
-// What is not well said is a failure at once.
-func TestServersThatMisbehave(t *testing.T) {
+// A malformed response is a failure at once.
+func TestCheck_MisbehavingServers(t *testing.T) {
 	t.Parallel()
 	serving := message(0, 8, 1)
 	for name, c := range map[string]struct {
@@ -169,8 +168,8 @@ func TestServersThatMisbehave(t *testing.T) {
 	}
 }
 
-// Who has not looked at a request may be asked again, once.
-func TestOneTryMore(t *testing.T) {
+// A request that the server has not processed is repeated once.
+func TestCheck_RepeatedOnceOverANewConnection(t *testing.T) {
 	t.Parallel()
 	goAway := func(w *wire, id uint32) { _ = w.WriteGoAway(max(id, 2)-2, http2.ErrCodeNo, nil) }
 	refuse := func(w *wire, id uint32) { _ = w.WriteRSTStream(id, http2.ErrCodeRefusedStream) }
@@ -220,7 +219,7 @@ func TestOneTryMore(t *testing.T) {
 	}
 }
 
-func TestWhatServersAreTold(t *testing.T) {
+func TestCheck_RequestHeaders(t *testing.T) {
 	t.Parallel()
 	fields := make(chan map[string]string, 1)
 	address := scripted(t, func(w *wire, id uint32) { fields <- w.fields; w.well(id) })
@@ -243,7 +242,7 @@ func TestWhatServersAreTold(t *testing.T) {
 }
 
 // Several checks of one address at once have a connection each, and all are kept.
-func TestChecksAtTheSameTime(t *testing.T) {
+func TestCheck_Concurrent(t *testing.T) {
 	t.Parallel()
 	const at = 8
 	var conns atomic.Int32
@@ -271,7 +270,7 @@ func TestChecksAtTheSameTime(t *testing.T) {
 	require.EqualValues(t, at, conns.Load())
 }
 
-func TestWhoIsCutShort(t *testing.T) {
+func TestCheck_Cancelled(t *testing.T) {
 	t.Parallel()
 	for want, server := range map[string]func(asked chan<- struct{}) string{
 		"error: health rpc probe failed: rpc error: code = Canceled desc = context canceled": func(asked chan<- struct{}) string {
@@ -308,8 +307,8 @@ func TestWhoIsCutShort(t *testing.T) {
 	require.Contains(t, output, "grpc: the client connection is closing")
 }
 
-// What is not used any more is closed even if nobody asks for anything.
-func TestIdleConnectionsEndByThemselves(t *testing.T) {
+// Idle connections are closed even if there is no further check.
+func TestChecker_IdleConnectionsEnd(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{}, 10)
 	address := listen(t, func(conn net.Conn, _ int) {
@@ -323,7 +322,7 @@ func TestIdleConnectionsEndByThemselves(t *testing.T) {
 	<-ended
 }
 
-func TestTLSIsAsPlain(t *testing.T) {
+func TestCheck_TLSEqualsPlaintext(t *testing.T) {
 	t.Parallel()
 	var hellos atomic.Int32
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -63,8 +63,8 @@ type wire struct {
 	body   []byte
 }
 
-// scripted starts a server that says hello and then answers each request as it is
-// told. What it cannot write, nobody wants to read any more.
+// scripted starts a server that does the HTTP/2 handshake and then answers each request with
+// the given function. Write errors are ignored, because the client has disconnected.
 func scripted(tb testing.TB, answer func(w *wire, id uint32), settings ...http2.Setting) string {
 	tb.Helper()
 	return listen(tb, func(conn net.Conn, number int) {
@@ -75,7 +75,7 @@ func scripted(tb testing.TB, answer func(w *wire, id uint32), settings ...http2.
 	})
 }
 
-// newWire says hello.
+// newWire does the HTTP/2 handshake.
 func newWire(conn net.Conn, settings ...http2.Setting) *wire {
 	w := &wire{Conn: conn, Framer: http2.NewFramer(conn, conn)}
 	w.encoder, w.ReadMetaHeaders = hpack.NewEncoder(&w.block), hpack.NewDecoder(4096, nil)
@@ -84,7 +84,7 @@ func newWire(conn net.Conn, settings ...http2.Setting) *wire {
 	return w
 }
 
-// serveFrame serves one, and says whether there may be another.
+// serveFrame serves one frame, and reports whether there may be another.
 func (w *wire) serveFrame(answer func(w *wire, id uint32)) bool {
 	frame, err := w.ReadFrame()
 	switch f := frame.(type) {

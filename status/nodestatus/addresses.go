@@ -7,26 +7,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Addresses are what is known of a node's addresses. Each is one of this machine: callers
-// leave out others.
+// Addresses are the facts about a node's addresses. All must be addresses of this machine:
+// callers omit others.
 type Addresses struct {
-	// Hostname is the name of the node in its network. One that is an IP address is
-	// also the address of the node, unless NodeIPs has one.
+	// Hostname is the name of the node in its network. If it is an IP address, it is
+	// also the address of the node, unless NodeIPs contains one.
 	Hostname string
-	// NodeIPs are the addresses that the user has chosen, one or one of each family, the
-	// primary first. An unspecified address, 0.0.0.0 or ::, chooses a family only.
+	// NodeIPs are the addresses that the user has configured, one or one of each family, the
+	// primary first. An unspecified address, 0.0.0.0 or ::, selects only a family.
 	NodeIPs []netip.Addr
-	// Resolved are the addresses of the node's name, as DNS returns them.
+	// Resolved are the addresses that DNS returns for the node's name.
 	Resolved []netip.Addr
-	// Default is the address of the interface that has the default route, in the family that
-	// NodeIPs chooses. The zero Addr means unknown.
+	// Default is the address of the interface with the default route, in the family that
+	// NodeIPs selects. The zero Addr means unknown.
 	Default netip.Addr
-	// ExternalCloudProvider means that a cloud controller writes the addresses. It finds those
-	// that the agent has written first, and they are not written again.
+	// ExternalCloudProvider means that a cloud controller sets the addresses. The agent sets
+	// them only while the status has no addresses.
 	ExternalCloudProvider bool
 }
 
-// setAddresses sets the addresses of the node. Without an IP address, the previous ones stay.
+// setAddresses sets the addresses of the node. If no IP address is known, the previous ones
+// are kept.
 func setAddresses(s *corev1.NodeStatus, a Addresses) {
 	if a.ExternalCloudProvider && len(s.Addresses) > 0 {
 		return
@@ -42,7 +43,8 @@ func setAddresses(s *corev1.NodeStatus, a Addresses) {
 	s.Addresses = append(s.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: a.Hostname})
 }
 
-// ips returns the node's own addresses: those of the user, else the first source that has one.
+// ips returns the node's IP addresses: the configured ones, or else that of the first source
+// that has one.
 func (a Addresses) ips() []netip.Addr {
 	var primary netip.Addr
 	if len(a.NodeIPs) > 0 {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// setResources sets what the node has, and what of it pods can have.
+// setResources sets the capacity and the allocatable resources of the node.
 func setResources(s *corev1.NodeStatus, f Facts) {
 	if s.Capacity == nil {
 		s.Capacity = corev1.ResourceList{}
@@ -28,8 +28,8 @@ func setResources(s *corev1.NodeStatus, f Facts) {
 	maps.Copy(s.Allocatable, f.Extended.Allocatable.DeepCopy())
 }
 
-// machine returns the capacity of the machine: without processors and memory if it could
-// not be measured.
+// machine returns the capacity of the machine. If it could not be measured, cpu and memory
+// are 0.
 func machine(f Facts) corev1.ResourceList {
 	list := f.Capacity.DeepCopy()
 	pods := int64(f.MaxPods)
@@ -46,11 +46,12 @@ func machine(f Facts) corev1.ResourceList {
 	return list
 }
 
-// Allocatable returns what pods can have of a node's capacity: without what is reserved, and
-// without the memory of huge pages, which nothing else can use. No amount is below 0.
+// Allocatable returns the resources that pods can use: capacity minus the reserved resources,
+// and minus the memory of huge pages, which cannot be used as normal memory. No quantity is
+// below 0.
 func Allocatable(capacity corev1.ResourceList, reserved []corev1.ResourceList) corev1.ResourceList {
 	left := capacity.DeepCopy()
-	take := func(name corev1.ResourceName, amount resource.Quantity) {
+	subtract := func(name corev1.ResourceName, amount resource.Quantity) {
 		q := left[name]
 		q.Sub(amount)
 		if q.Sign() < 0 {
@@ -61,19 +62,19 @@ func Allocatable(capacity corev1.ResourceList, reserved []corev1.ResourceList) c
 	for name := range capacity {
 		for _, list := range reserved {
 			if amount, ok := list[name]; ok {
-				take(name, amount)
+				subtract(name, amount)
 			}
 		}
 	}
 	for name, amount := range capacity {
 		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
-			take(corev1.ResourceMemory, amount)
+			subtract(corev1.ResourceMemory, amount)
 		}
 	}
 	return left
 }
 
-// isExtended reports whether a resource is one that a device plugin may offer.
+// isExtended reports whether a device plugin may offer a resource of this name.
 func isExtended(name corev1.ResourceName) bool {
 	const ofQuotas = corev1.DefaultResourceRequestsPrefix
 	text := string(name)

@@ -13,24 +13,24 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// runtimeGrace is for how long a runtime may be away before the node is not ready: one that
-// restarts is back by then.
+// runtimeGrace is how long a runtime may be not ready before the node is not ready. A restart
+// of the runtime takes less time.
 const runtimeGrace = 30 * time.Second
 
-// Problems are what keeps a node from being ready, besides its runtime.
+// Problems are the causes, other than its runtime, that make a node not ready.
 type Problems struct {
 	// Health are the failed health checks of the agent, such as "PLEG is not healthy: …".
 	Health []string
-	// Storage is why volumes can't be used. Empty means no problem.
+	// Storage is the reason why volumes cannot be used. Empty means no problem.
 	Storage string
-	// ShuttingDown means that the machine is about to be shut down.
+	// ShuttingDown means that the machine is shutting down.
 	ShuttingDown bool
-	// Warning is what the agent lacks of its machine though it works: it is added to the
-	// message of the condition Ready and changes nothing else.
+	// Warning is a problem of the machine that does not make the node not ready. It is
+	// appended to the message of the condition Ready.
 	Warning string
 }
 
-// setConditions sets the four conditions of a node. New ones are added in this order.
+// setConditions sets the four conditions of a node, and adds missing ones in this order.
 func setConditions(s *corev1.NodeStatus, f Facts, now time.Time) {
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
 		c := pressure(kind, slices.Contains(f.Pressure, kind))
@@ -42,7 +42,7 @@ func setConditions(s *corev1.NodeStatus, f Facts, now time.Time) {
 	setCondition(s, ready(s, f, now), now)
 }
 
-// setCondition writes a condition. Its transition time moves with its status.
+// setCondition sets a condition. Its transition time changes only with its status.
 func setCondition(s *corev1.NodeStatus, c corev1.NodeCondition, now time.Time) {
 	c.LastHeartbeatTime, c.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
 	i := find(s.Conditions, c.Type)
@@ -60,7 +60,7 @@ func find(conditions []corev1.NodeCondition, kind corev1.NodeConditionType) int 
 	return slices.IndexFunc(conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
 }
 
-// ready returns the condition Ready, without times. s has its capacity already.
+// ready returns the condition Ready, without times. The capacity of s must be set.
 func ready(s *corev1.NodeStatus, f Facts, now time.Time) corev1.NodeCondition {
 	c := corev1.NodeCondition{
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue,
@@ -85,7 +85,7 @@ func ready(s *corev1.NodeStatus, f Facts, now time.Time) corev1.NodeCondition {
 	return c
 }
 
-// runtimeProblems returns what is wrong with the runtime, the agent and the network, in the
+// runtimeProblems returns the problems of the runtime, the agent and the network, in the
 // kubelet's order.
 func runtimeProblems(f Facts, now time.Time) (problems []error) {
 	switch r := f.Runtime; {
@@ -126,7 +126,7 @@ func conditionText(c *runtimeapi.RuntimeCondition) string {
 	return fmt.Sprintf("%s=%t reason:%s message:%s", c.GetType(), c.GetStatus(), c.GetReason(), c.GetMessage())
 }
 
-// missingCapacity returns the resources that a node must have and this one has not.
+// missingCapacity returns the required resources that capacity does not contain.
 func missingCapacity(capacity corev1.ResourceList, noLocalStorageIsolation bool) (missing []string) {
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage} {
 		if name == corev1.ResourceEphemeralStorage && noLocalStorageIsolation {

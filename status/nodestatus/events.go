@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// pressureTexts are the reason and the message of a condition, and the reason of the event when
-// it begins or ends to hold.
+// pressureTexts are the reason and the message of a pressure condition, and the reason of the
+// event when its status changes.
 type pressureTexts struct{ reason, message, event string }
 
 func textsOf(kind corev1.NodeConditionType, holds bool) pressureTexts {
@@ -27,7 +27,7 @@ func textsOf(kind corev1.NodeConditionType, holds bool) pressureTexts {
 	}
 }
 
-// pressure returns the condition of a scarce resource, without times.
+// pressure returns a pressure condition, without times.
 func pressure(kind corev1.NodeConditionType, holds bool) corev1.NodeCondition {
 	texts := textsOf(kind, holds)
 	c := corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: texts.reason, Message: texts.message}
@@ -45,8 +45,8 @@ type Event struct {
 	Reason, Message string
 }
 
-// Events returns the events about a change of a node's status, in the kubelet's order: that it
-// was rebooted, that a condition began or ended to hold. previous is nil for a new node.
+// Events returns the events about a change of a node's status, in the kubelet's order: a reboot,
+// and changes of conditions. previous is nil for a new node.
 func Events(node string, previous, next *corev1.NodeStatus) (events []Event) {
 	if previous == nil {
 		previous = &corev1.NodeStatus{}
@@ -60,7 +60,7 @@ func Events(node string, previous, next *corev1.NodeStatus) (events []Event) {
 		corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady,
 	} {
 		before, now := statusOf(previous, kind), statusOf(next, kind)
-		// A new node's condition Ready has no event.
+		// There is no event for the first condition Ready of a node.
 		if before == now || kind == corev1.NodeReady && before == "" {
 			continue
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/status/nodestatus"
 )
 
-// A node is ready, runs out of disk space, and has nothing new to report after that.
+// A node is ready and runs out of disk space. After that its status does not change.
 func Example() {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	facts := nodestatus.Facts{

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// DefaultMaxImages is how many images the status of a node has by default.
+	// DefaultMaxImages is the default maximum number of images in the status of a node.
 	DefaultMaxImages = 50
-	// maxImageNames is how many names each of them has at most.
+	// maxImageNames is the maximum number of names of each image.
 	maxImageNames = 5
 )
 
-// Images returns a runtime's images as a node reports them: the largest first, most of them at
-// most, each with up to five names, digests before tags. A negative number means all. Images
-// are neither modified nor retained.
+// Images returns a runtime's images for the status of a node: the largest first, at most the
+// given number, each with up to five names, digests before tags. A negative number means all.
+// images is neither modified nor retained.
 func Images(images []*runtimeapi.Image, most int) []corev1.ContainerImage {
 	images = slices.Clone(images)
 	slices.SortFunc(images, func(a, b *runtimeapi.Image) int {

@@ -2,20 +2,20 @@ package nodestatus
 
 import "time"
 
-// maxTries is how many calls in a row may fail before the next one waits.
+// maxTries is the number of consecutive failed calls after which the next one waits.
 const maxTries = 5
 
-// Attempts are an agent's calls that report its node to the API server: patches of the status,
-// or renewals of the lease.
+// Attempts records an agent's calls of one kind to the API server: patches of the node's status,
+// or renewals of its lease.
 type Attempts struct {
 	// Last is when the last call ended. The zero time means that there was no call yet.
 	Last time.Time
-	// Failed is how many calls have failed since the last one that succeeded.
+	// Failed is the number of failed calls since the last successful one.
 	Failed int
 }
 
-// Next returns when to call again: period after a call that succeeded and after each fifth that
-// failed, at once after any other that failed, and at once if there was no call yet.
+// Next returns when to call again: at once if there was no call yet, one period after a
+// successful call and after each fifth consecutive failure, and at once after any other failure.
 func (a Attempts) Next(period time.Duration) time.Time {
 	if a.Last.IsZero() || a.Failed%maxTries != 0 {
 		return a.Last
@@ -23,7 +23,7 @@ func (a Attempts) Next(period time.Duration) time.Time {
 	return a.Last.Add(period)
 }
 
-// RenewInterval returns how often the lease of a node is renewed: four times within its
+// RenewInterval returns the time between two renewals of a node's lease: a quarter of its
 // duration.
 func RenewInterval(leaseDuration time.Duration) time.Duration { return leaseDuration / 4 }
 

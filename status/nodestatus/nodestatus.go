@@ -11,25 +11,26 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Facts are what an agent knows of its node. [Next] neither modifies nor retains them.
+// Facts are the facts about a node. [Next] neither modifies nor retains them.
 type Facts struct {
-	// Capacity is what the machine has: cpu, memory, ephemeral-storage and hugepages-SIZE.
-	// Nil means that the machine could not be measured.
+	// Capacity is the capacity of the machine: cpu, memory, ephemeral-storage and
+	// hugepages-SIZE. Nil means that the machine could not be measured.
 	Capacity corev1.ResourceList
-	// Extended are the resources of device plugins and others that add to the machine.
+	// Extended are the resources that device plugins and others add to the machine's own.
 	Extended Extended
-	// MaxPods is how many pods the node runs, and PodsPerCore how many for each processor, if
-	// that is less. 0 pods per core means no such limit; MaxPods has no default.
+	// MaxPods is the maximum number of pods of the node, and PodsPerCore the maximum number
+	// per processor; the lower limit applies. 0 pods per core means no such limit; MaxPods
+	// has no default.
 	MaxPods, PodsPerCore int
-	// Reserved is what pods can't have: systemReserved, kubeReserved and what hard eviction
-	// keeps free.
+	// Reserved are the resources that pods cannot use: systemReserved, kubeReserved and the
+	// hard eviction thresholds.
 	Reserved []corev1.ResourceList
 	// NoLocalStorageIsolation is the kubelet's localStorageCapacityIsolation: false. The node
 	// is then ready without ephemeral-storage in its capacity.
 	NoLocalStorageIsolation bool
 
-	// Info is what the machine and the agent are. An empty field is unknown, and its
-	// previous value stays. ContainerRuntimeVersion, KubeProxyVersion and Swap are not read.
+	// Info describes the machine and the agent. An empty field is unknown, and its
+	// previous value is kept. ContainerRuntimeVersion, KubeProxyVersion and Swap are ignored.
 	Info corev1.NodeSystemInfo
 	// SwapBytes is the swap space of the machine, 0 if it has none.
 	SwapBytes int64
@@ -38,40 +39,41 @@ type Facts struct {
 	// Port is the port of the kubelet API, 0 if the agent does not serve it.
 	Port int32
 
-	// Runtime is what the container runtime has answered.
+	// Runtime contains the last responses of the container runtime.
 	Runtime Runtime
 	// Images are the images on the node: see [Images].
 	Images []corev1.ContainerImage
 
-	// Pressure has the conditions that eviction found to hold: MemoryPressure, DiskPressure,
+	// Pressure contains the pressure conditions that are True: MemoryPressure, DiskPressure,
 	// PIDPressure.
 	Pressure []corev1.NodeConditionType
-	// Problems keep the node from being ready.
+	// Problems make the node not ready.
 	Problems Problems
 }
 
-// Extended are resources that are none of the machine's own.
+// Extended are resources in addition to the machine's own.
 type Extended struct {
-	// Capacity has all units, and Allocatable those that are healthy. A resource that
-	// its plugin no longer offers has a capacity of 0: one that is not listed keeps its
-	// previous capacity, because others may have added it.
+	// Capacity contains all units, and Allocatable the healthy ones. A resource that
+	// its plugin no longer offers must have a capacity of 0: a resource that is not listed
+	// keeps its previous capacity, because another writer may have added it.
 	Capacity, Allocatable corev1.ResourceList
 }
 
-// Runtime is what a container runtime has answered.
+// Runtime contains the last responses of a container runtime.
 type Runtime struct {
-	// Version is the answer to Version. Nil means unknown: the previous version stays.
+	// Version is the response of the call Version. Nil means unknown: the previous version
+	// is kept.
 	Version *runtimeapi.VersionResponse
-	// Status is the last answer to Status, nil before the first one. A failed call changes
-	// nothing.
+	// Status is the last response of the call Status; nil before the first one. It is not
+	// changed by a failed call.
 	Status *runtimeapi.StatusResponse
-	// ReadyAt is when the runtime last answered that it is ready. The zero time means never.
+	// ReadyAt is when the runtime last reported that it is ready. The zero time means never.
 	ReadyAt time.Time
 }
 
-// Next returns the status of the node now. previous is the status before, as the API server has
-// it: its conditions keep their transition times, and what others have written into it stays. Nil
-// means that the node is new.
+// Next returns the current status of the node. previous is the previous status, as it is in the
+// API server, or nil for a new node. Conditions keep their transition times, and everything that
+// other writers have added to previous is kept.
 func Next(previous *corev1.NodeStatus, f Facts, now time.Time) *corev1.NodeStatus {
 	s := &corev1.NodeStatus{}
 	if previous != nil {
@@ -87,8 +89,8 @@ func Next(previous *corev1.NodeStatus, f Facts, now time.Time) *corev1.NodeStatu
 	return s
 }
 
-// nextInfo returns what the machine and the agent are. The deprecated version of kube-proxy
-// is left out.
+// nextInfo returns the description of the machine and the agent. It omits the deprecated
+// version of kube-proxy.
 func nextInfo(previous corev1.NodeSystemInfo, f Facts) corev1.NodeSystemInfo {
 	next := corev1.NodeSystemInfo{
 		MachineID:               cmp.Or(f.Info.MachineID, previous.MachineID),
@@ -125,8 +127,8 @@ func runtimeVersion(text string) string {
 	return v.String()
 }
 
-// setRuntime sets what the runtime and its handlers can do. The previous values stay until the
-// runtime is ready.
+// setRuntime sets the features of the runtime and its handlers. The previous values are kept
+// until the runtime is ready.
 func setRuntime(s *corev1.NodeStatus, answer *runtimeapi.StatusResponse) {
 	if c := runtimeCondition(answer, runtimeapi.RuntimeReady); !c.GetStatus() {
 		return

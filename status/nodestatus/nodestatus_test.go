@@ -83,7 +83,7 @@ func TestNext_Resources(t *testing.T) {
 			capacity:    lists{"cpu": "4", "memory": "1Gi", "ephemeral-storage": "10Gi", "pods": "40"},
 			allocatable: lists{"cpu": "4", "memory": "1Gi", "ephemeral-storage": "10Gi", "pods": "40"},
 		},
-		"a reservation, also one of more than there is": {
+		"reservations, one above the capacity": {
 			change: func(f *nodestatus.Facts) {
 				f.Reserved = []corev1.ResourceList{list("cpu", "500m", "memory", "24Mi"), list("memory", "100Mi", "ephemeral-storage", "11Gi", "x", "1")}
 			},
@@ -179,13 +179,13 @@ func TestNext_Addresses(t *testing.T) {
 		old   []corev1.NodeAddress
 		want  []string // addresses; the last is the host name
 	}{
-		"none":                    {facts: facts{Hostname: "n"}, old: before, want: []string{"1.2.3.4"}},
-		"one of the user":         {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("10.0.0.1")}, Default: ip("10.0.0.2")}, old: before, want: []string{"10.0.0.1", "n"}},
-		"one of each family":      {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("fd00::1"), ip("10.0.0.1")}}, want: []string{"fd00::1", "10.0.0.1", "n"}},
-		"the second unspecified":  {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("10.0.0.1"), ip("::")}}, want: []string{"10.0.0.1", "n"}},
-		"a mapped one":            {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("::ffff:10.0.0.1")}}, want: []string{"10.0.0.1", "n"}},
-		"a host name that is one": {facts: facts{Hostname: "10.0.0.3", Resolved: []netip.Addr{ip("10.0.0.4")}}, want: []string{"10.0.0.3", "10.0.0.3"}},
-		"resolved, IPv4 first":    {facts: facts{Hostname: "n", Resolved: []netip.Addr{ip("fd00::4"), ip("10.0.0.4"), ip("10.0.0.5")}}, want: []string{"10.0.0.4", "n"}},
+		"none":                         {facts: facts{Hostname: "n"}, old: before, want: []string{"1.2.3.4"}},
+		"configured address":           {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("10.0.0.1")}, Default: ip("10.0.0.2")}, old: before, want: []string{"10.0.0.1", "n"}},
+		"one of each family":           {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("fd00::1"), ip("10.0.0.1")}}, want: []string{"fd00::1", "10.0.0.1", "n"}},
+		"the second unspecified":       {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("10.0.0.1"), ip("::")}}, want: []string{"10.0.0.1", "n"}},
+		"a mapped one":                 {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("::ffff:10.0.0.1")}}, want: []string{"10.0.0.1", "n"}},
+		"host name that is an address": {facts: facts{Hostname: "10.0.0.3", Resolved: []netip.Addr{ip("10.0.0.4")}}, want: []string{"10.0.0.3", "10.0.0.3"}},
+		"resolved, IPv4 first":         {facts: facts{Hostname: "n", Resolved: []netip.Addr{ip("fd00::4"), ip("10.0.0.4"), ip("10.0.0.5")}}, want: []string{"10.0.0.4", "n"}},
 		"resolved, IPv6 chosen": {
 			facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("::")}, Resolved: []netip.Addr{ip("10.0.0.4"), ip("fd00::4")}}, want: []string{"fd00::4", "n"},
 		},
@@ -320,7 +320,7 @@ func TestNext_ConditionsAndEvents(t *testing.T) {
 	require.Len(t, nodestatus.Events("n", nil, fine), 3)
 }
 
-func TestNext_TransitionTimesMoveWithTheStatus(t *testing.T) {
+func TestNext_TransitionTimesChangeWithTheStatus(t *testing.T) {
 	t.Parallel()
 	f := well()
 	at := func(minutes int) time.Time { return start().Add(time.Duration(minutes) * time.Minute) }
@@ -341,7 +341,7 @@ func TestNext_TransitionTimesMoveWithTheStatus(t *testing.T) {
 	require.Equal(t, at(2), condition(t, s, corev1.NodeReady).LastTransitionTime.Time)
 }
 
-func TestNext_KeepsTheReasonOfAPressureThatGoesOn(t *testing.T) {
+func TestNext_KeepsTheReasonOfAContinuingPressure(t *testing.T) {
 	t.Parallel()
 	before := &corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "theirs", Message: "text"}}}
 	got := condition(t, nodestatus.Next(before, well(), start()), corev1.NodeDiskPressure)

@@ -10,13 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ReportPeriod is how often the kubelet reports the status of a node that does not change.
+// ReportPeriod is the kubelet's period for reporting an unchanged status of a node.
 const ReportPeriod = 5 * time.Minute
 
-// Due reports whether the API server must get a node's next status: at once if it differs from
-// the previous one in more than heartbeat times and the order of conditions, else when period
-// has passed since the last report that succeeded. The zero lastReport means none yet. The
-// kubelet's period is [ReportPeriod].
+// Due reports whether a node's next status must be sent to the API server: at once if it differs
+// from the previous one in more than heartbeat times and the order of conditions, otherwise when
+// period has passed since the last successful report. The zero lastReport means no report yet.
+// The kubelet's period is [ReportPeriod].
 func Due(previous, next *corev1.NodeStatus, lastReport, now time.Time, period time.Duration) bool {
 	return changed(previous, next) || now.Sub(lastReport) >= period
 }
@@ -31,7 +31,7 @@ func changed(previous, next *corev1.NodeStatus) bool {
 	return !equality.Semantic.DeepEqual(a, b)
 }
 
-// withoutHeartbeats returns conditions by type, without heartbeat times.
+// withoutHeartbeats returns the conditions sorted by type, without heartbeat times.
 func withoutHeartbeats(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 	conditions = slices.Clone(conditions)
 	for i := range conditions {

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// page is docs/benchmarks.md.
+// page returns docs/benchmarks.md.
 func page(machine string, found, nodes map[string]float64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Benchmarks
 
-Written by `+"`make bench-report`"+`: do not edit. Measured on %s.
+Written by `+"`make bench-report`"+`. Do not edit. Measured on %s.
 
-**To beat** is the bound that the package was written to; **kubelet** is what kubelet 1.36 takes for the
-same on two cores of an AMD EPYC virtual machine. Each is the least of a few runs; on a machine that does other work besides, times are
-longer than they need be all the same, and counts of allocations are not. A figure over its bound is marked.
+This page compares the costs of Kubeparts with those of the kubelet. **Bound** is the maximum that the package was designed for;
+**kubelet** is the cost of the same operation in kubelet 1.36 on two cores of an AMD EPYC virtual machine. Each value is the minimum of a
+few runs. Other work on the machine makes times longer, but does not affect numbers of allocations. A value over its bound is marked.
 
 `, machine)
 	for _, s := range sections() {
-		fmt.Fprintf(&b, "## %s\n\n| what | measured | to beat | kubelet |\n|---|---:|---:|---:|\n", s)
+		fmt.Fprintf(&b, "## %s\n\n| operation | measured | bound | kubelet |\n|---|---:|---:|---:|\n", s)
 		for _, f := range figures() {
 			if f.section() == s {
 				fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", f.what, mark(found[f.key()], f.most, f.unit), bound(f.most, f.unit), or(f.kubelet))
@@ -27,17 +27,17 @@ longer than they need be all the same, and counts of allocations are not. A figu
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("## Held by ordinary tests\n\n| what | at most | kubelet | test |\n|---|---:|---:|---|\n")
+	b.WriteString("## Checked by ordinary tests\n\n| operation | bound | kubelet | test |\n|---|---:|---:|---|\n")
 	for _, f := range heldFigures() {
 		fmt.Fprintf(&b, "| %s | %s | %s | `%s.%s` |\n", f.what, f.most, or(f.kubelet), f.pkg, f.test)
 	}
 	b.WriteString(`
 ## Whole nodes
 
-On a real containerd with runc, by the end-to-end tests (` + "`make e2e`" + `); "–" is not measured yet. The kubelet is 1.36, standalone, on
-the same machine.
+On a real containerd with runc, by the end-to-end tests (` + "`make e2e`" + `); "–" means not measured. The kubelet
+is version 1.36, standalone, on the same machine.
 
-| what | measured | to beat | kubelet |
+| operation | measured | bound | kubelet |
 |---|---:|---:|---:|
 `)
 	for _, f := range nodeFigures() {
@@ -47,7 +47,7 @@ the same machine.
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", f.what, measured, bound(f.most, f.unit), or(f.kubelet))
 	}
-	b.WriteString("\n<!-- what the table above was made from\n")
+	b.WriteString("\n<!-- data of the table above\n")
 	for _, f := range nodeFigures() {
 		if v, ok := nodes[f.name+" "+f.unit]; ok {
 			fmt.Fprintf(&b, "figure: %s %s %s\n", f.name, strconv.FormatFloat(v, 'f', -1, 64), f.unit)
@@ -57,7 +57,7 @@ the same machine.
 	return b.String()
 }
 
-// mark shows a value, and whether it is over its bound.
+// mark returns a value as text, marked if it is over its bound.
 func mark(v, most float64, unit string) string {
 	if most >= 0 && v > most {
 		return show(v, unit) + " **over**"
@@ -82,7 +82,7 @@ func or(s string) string {
 	return s
 }
 
-// show prints a value with a unit that keeps it short.
+// show returns a value with a unit that keeps it short.
 func show(v float64, unit string) string {
 	if unit == "ns/op" {
 		for _, u := range []struct {
@@ -100,7 +100,7 @@ func show(v float64, unit string) string {
 	return number(v) + " " + unit
 }
 
-// number prints three digits, or all of those before the point.
+// number returns three significant digits, or all digits before the point.
 func number(v float64) string {
 	if v >= 100 || v == 0 {
 		return fmt.Sprintf("%.0f", v)

@@ -352,7 +352,7 @@ func (d *day) faults(length time.Duration) {
 // hasRoom says whether the disk has been emptied again.
 func (d *day) hasRoom() bool {
 	s := statfs(d.t, d.root)
-	return s.Bavail*10 > s.Blocks*4 && d.output.linesWith("is short: ") <= d.output.linesWith("has enough of everything")
+	return s.Bavail*10 > s.Blocks*4 && d.output.linesWith("is under pressure: ") <= d.output.linesWith("is no longer under pressure")
 }
 
 func (d *day) killAgent() {
@@ -510,5 +510,5 @@ func (d *day) requireTold() {
 	} {
 		require.Positive(d.t, d.output.linesWith(line), "nothing was said of %s", what)
 	}
-	require.Greater(d.t, d.output.linesWith("adopted: it ran before this agent"), 10, "what the next agent found")
+	require.Greater(d.t, d.output.linesWith("adopted: the pod ran before this agent started"), 10, "what the next agent found")
 }

@@ -62,15 +62,15 @@ func TestPodThatFillsTheDiskWithLogsIsEvictedAndItsNeighbourStays(t *testing.T) 
 		return fmt.Sprint(u), u < 10*mebi
 	})
 	waitFor(t, startTimeout, "the eviction to be over", func() (string, bool) {
-		return "", n.output.linesWith("msg=evicted") == 1
+		return "", n.output.linesWith("pod eviction finished") == 1
 	})
 	stays(t, 5*time.Second, "the neighbour runs, nothing else goes", func() (string, bool) {
 		pods, err := n.agent.pods()
-		return fmt.Sprint(describe(pods), err), err == nil && n.output.linesWith("msg=evicted") == 1
+		return fmt.Sprint(describe(pods), err), err == nil && n.output.linesWith("pod eviction finished") == 1
 	})
 	calm := n.waitRunning("calm")
 	waitFor(t, startTimeout, "the end of the pressure", func() (string, bool) {
-		return "", n.output.linesWith("has enough of everything") > 0
+		return "", n.output.linesWith("is no longer under pressure") > 0
 	})
 
 	// An agent that begins again under pressure refuses none of those that run.
@@ -82,7 +82,7 @@ func TestPodThatFillsTheDiskWithLogsIsEvictedAndItsNeighbourStays(t *testing.T) 
 	calm = n.waitRunning("calm")
 	require.Equal(t, before, bed.instances(t, podLabels(calm)))
 	waitFor(t, startTimeout, "the pressure to be seen", func() (string, bool) {
-		return "", n.output.linesWith("is short: [DiskPressure]") > 1
+		return "", n.output.linesWith("is under pressure: [DiskPressure]") > 1
 	})
 	n.write("late.yaml", shellPod("late", "exec sleep 1000", ""))
 	late := n.waitPod(startTimeout, "late", "to be refused", evicted)
@@ -187,10 +187,10 @@ func TestPodThatTakesAllInodesIsEvicted(t *testing.T) {
 	t.Log(full.Status.Message)
 	require.Contains(t, full.Status.Message, "The node was low on resource: inodes.")
 	waitFor(t, startTimeout, "the eviction to be over", func() (string, bool) {
-		return "", n.output.linesWith("msg=evicted") == 1
+		return "", n.output.linesWith("pod eviction finished") == 1
 	})
 	stays(t, 5*time.Second, "one eviction", func() (string, bool) {
-		return "", n.output.linesWith("msg=evicted") == 1
+		return "", n.output.linesWith("pod eviction finished") == 1
 	})
 	n.waitRunning("calm")
 }
@@ -271,7 +271,7 @@ func TestBestEffortPodIsRefusedUnderMemoryPressure(t *testing.T) {
 	n := newNode(t)
 	n.start("--eviction-hard=", "--eviction-soft", "memory.available<99%", "--eviction-soft-grace-period", "memory.available=1h")
 	waitFor(t, startTimeout, "pressure", func() (string, bool) {
-		return "", n.output.linesWith("is short: [MemoryPressure]") > 0
+		return "", n.output.linesWith("is under pressure: [MemoryPressure]") > 0
 	})
 	n.write("best.yaml", shellPod("best", "exec sleep 1000", ""))
 	n.write("burst.yaml", shellPod("burst", "exec sleep 1000", "    resources: {requests: {memory: 1Mi}}\n"))
@@ -304,7 +304,7 @@ func TestImagesGoBeforeAnyPod(t *testing.T) {
 	waitFor(t, startTimeout, "images to go", func() (string, bool) {
 		return fmt.Sprint(b.has()), freeBytes(t, b.dir) > free+30*mebi
 	})
-	stays(t, 5*time.Second, "no pod goes", func() (string, bool) { return "", n.output.linesWith("msg=evicted") == 0 })
+	stays(t, 5*time.Second, "no pod goes", func() (string, bool) { return "", n.output.linesWith("pod eviction finished") == 0 })
 	n.waitRunning("calm")
 	left := 0
 	for tag := range b.has() {

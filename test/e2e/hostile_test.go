@@ -35,7 +35,7 @@ spec:
 
 	require.NoError(t, a.cmd.Process.Signal(syscall.SIGINT))
 	waitFor(t, 5*time.Second, "the agent to begin", func() (string, bool) {
-		return a.output.String(), a.output.linesWith("taking the pods down") > 0
+		return a.output.String(), a.output.linesWith("stopping all pods") > 0
 	})
 	require.False(t, a.over())
 	begin := time.Now()

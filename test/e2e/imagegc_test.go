@@ -99,9 +99,9 @@ func TestImageStaysWhileItIsPulled(t *testing.T) {
 			return func() {}, nil
 		}
 		return func() {
-			before := n.output.linesWith("disk could not be reclaimed")
+			before := n.output.linesWith("could not reclaim disk space")
 			<-time.After(25 * time.Second)
-			reclaims = n.output.linesWith("disk could not be reclaimed") - before
+			reclaims = n.output.linesWith("could not reclaim disk space") - before
 		}, nil
 	})
 	free := freeBytes(t, b.dir)

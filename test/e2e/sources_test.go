@@ -43,8 +43,8 @@ func (n *node) requireOps(name string, adds, updates, removes int) {
 // file may be seen before it is whole, which is a problem for that moment.
 func (n *node) requireNoProblemLeft() {
 	n.t.Helper()
-	gone := n.output.linesWith("manifest problem is gone")
-	require.Equal(n.t, 2*gone, n.output.linesWith("manifest problem"))
+	resolved := n.output.linesWith("manifest problem resolved")
+	require.Equal(n.t, 2*resolved, n.output.linesWith("manifest problem"))
 }
 
 // requireStays wants the pod to be exactly what it was, sandbox and containers, for

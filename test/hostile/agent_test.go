@@ -24,10 +24,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// agentVar names an agent binary. Without it examples/minimal-agent is built.
+// agentVar is the variable with the path of an agent binary. If it is not set,
+// examples/minimal-agent is built.
 const agentVar = "KUBEPARTS_AGENT"
 
-// tailBytes is how much of the agent's output is kept.
+// tailBytes is the size of the agent's output that is kept.
 const tailBytes = 64 << 10
 
 // buildAgent returns the agent binary under test.
@@ -43,7 +44,7 @@ func buildAgent(dir string) (string, error) {
 	return path, nil
 }
 
-// output keeps the end of what the agents of a run print.
+// output keeps the last part of the output of the agents of a run.
 type output struct {
 	mu   sync.Mutex
 	tail []byte
@@ -66,7 +67,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lines returns the last n lines, each cut short.
+// lines returns the last n lines, with long lines truncated.
 func (o *output) lines(n int) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -78,7 +79,8 @@ func (o *output) lines(n int) string {
 	return b.String()
 }
 
-// crash returns the sign of a crash that did not end the process, if there was one.
+// crash returns the first output of a panic or race that did not end the process, or an
+// empty string.
 func (o *output) crash() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -130,13 +132,13 @@ func (a *agent) ended(within time.Duration) bool {
 	}
 }
 
-// kill ends the agent with no chance to do anything.
+// kill kills the agent with SIGKILL.
 func (a *agent) kill() {
 	_ = a.cmd.Process.Kill() // it has ended already
 	<-a.exited
 }
 
-// get asks the agent.
+// get sends a request to the agent.
 func (a *agent) get(path string, patience time.Duration) (int, []byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -171,14 +173,15 @@ func (a *agent) running() (map[string]bool, error) {
 	return names, nil
 }
 
-// use is what a process has of the machine.
+// use is the resource usage of a process.
 type use struct{ memoryMiB, descriptors, goroutines int }
 
 func (u use) most(v use) use {
 	return use{max(u.memoryMiB, v.memoryMiB), max(u.descriptors, v.descriptors), max(u.goroutines, v.goroutines)}
 }
 
-// use returns what the agent has now. What cannot be known, as it has just ended, is 0.
+// use returns the agent's current resource usage. Values that cannot be read, because the
+// agent has just exited, are 0.
 func (a *agent) use() (u use) {
 	if process, err := procfs.NewProc(a.cmd.Process.Pid); err == nil {
 		if stat, err := process.Stat(); err == nil {
@@ -193,8 +196,8 @@ func (a *agent) use() (u use) {
 	return u
 }
 
-// waits returns for how long each thread of a process has waited for a processor that
-// others had. It is empty for a process that has ended.
+// waits returns how long each thread of a process has waited for a CPU. It is empty for a
+// process that has exited.
 func waits(pid int) map[int]time.Duration {
 	all := map[int]time.Duration{}
 	threads, _ := procfs.AllThreads(pid) // it has ended
@@ -206,7 +209,7 @@ func waits(pid int) map[int]time.Duration {
 	return all
 }
 
-// longestWait returns the longest time that one thread has waited from before to after.
+// longestWait returns the longest time that one thread waited between before and after.
 func longestWait(before, after map[int]time.Duration) (longest time.Duration) {
 	for thread, total := range after {
 		longest = max(longest, total-before[thread])
@@ -214,7 +217,7 @@ func longestWait(before, after map[int]time.Duration) (longest time.Duration) {
 	return longest
 }
 
-// freeAddress returns a loopback address that was free a moment ago.
+// freeAddress returns a loopback address that was free when it was checked.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// writeSteady writes the steady pods, each time with another annotation.
+// writeSteady writes the manifests of the steady pods, each time with a new annotation.
 func (r *run) writeSteady() {
 	r.revision++
 	for name, text := range steadyPods() {
@@ -24,7 +24,7 @@ func (r *run) writeSteady() {
 	}
 }
 
-// replace writes a file in a way that nobody reads half of it.
+// replace writes a file atomically.
 func replace(path, text string) error {
 	next := filepath.Join(filepath.Dir(path), "..", "next")
 	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
@@ -51,25 +51,25 @@ func (r *run) churn() error {
 	}
 	all := r.kinds
 	if r.rng.IntN(2) == 0 {
-		all = all[:kindsThatLive] // or the runtime would not be asked for much
+		all = all[:kindsThatLive] // prefer manifests of pods that run, which cause more calls to the runtime
 	}
 	m := all[r.rng.IntN(len(all))]
 	r.manifest[m.kind]++
 	text := m.text(r.rng, name)
-	if r.rng.IntN(4) == 0 { // half written, for a moment
+	if r.rng.IntN(4) == 0 { // write an incomplete file
 		return os.WriteFile(path, []byte(text[:len(text)/2]), 0o600)
 	}
 	return replace(path, text)
 }
 
-// harm lets something of the agent's die, or restarts the runtime.
+// harm kills a container or sandbox of the agent, or restarts the runtime.
 func (r *run) harm(ctx context.Context) {
 	r.harmed++
 	if r.rng.IntN(10) == 0 {
 		r.node.Restart(time.Duration(r.rng.IntN(500)) * time.Millisecond)
 		return
 	}
-	boxes, _ := r.node.ListPodSandbox(ctx, nil) // the node restarts: nothing else dies now
+	boxes, _ := r.node.ListPodSandbox(ctx, nil) // on an error the node is restarting, and nothing is killed
 	containers, _ := r.node.ListContainers(ctx, nil)
 	var ours, boxesOfOurs []string
 	for _, b := range boxes {
@@ -85,7 +85,7 @@ func (r *run) harm(ctx context.Context) {
 	if len(ours) == 0 || len(boxesOfOurs) == 0 {
 		return
 	}
-	// What has ended meanwhile is an error, and as good as dead.
+	// Ignore errors: the object may have ended already.
 	id := ours[r.rng.IntN(len(ours))]
 	switch r.rng.IntN(4) {
 	case 0:

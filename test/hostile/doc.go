@@ -1,7 +1,8 @@
-// Package hostile attacks the example agent: its runtime lies, fails and hangs, its
-// manifests are senseless, its probes and hooks go to bad servers, its pods die, and
-// it is killed again and again. Meanwhile nothing may exist twice, nothing that is
-// not the agent's may change, and afterwards all must be well again.
+// Package hostile attacks the example agent: its runtime returns wrong responses, fails and
+// hangs, its manifests are invalid, its probes and hooks connect to misbehaving servers,
+// its pods are killed, and the agent itself is killed again and again. During an attack no
+// pod or container may run twice and no object of another client may change. After it the
+// agent must recover completely.
 //
 // # Running it
 //
@@ -11,9 +12,9 @@
 //	make hostile HOSTILE_FOR=1s HOSTILE_SEED=4711     # one run with this seed
 //	KUBEPARTS_AGENT=/path/to/agent make hostile       # such as one built with -race
 //
-// It needs Linux and no root. A run prints what it tried. A finding fails the test with
-// its seed, its phase, what was observed, and what the agent printed last. A seed repeats
-// what is attacked and how, not when the kernel lets the processes run.
+// It needs Linux, but not root. A run prints statistics of its attacks. A finding fails the
+// test with its seed, its phase, the observation, and the last output of the agent. A seed
+// reproduces the attacks, but not the scheduling of the processes.
 //
 // # How it is put together
 //
@@ -21,32 +22,34 @@
 //	  ^ manifests         ^ attack   ^ deaths
 //
 // The agent is the binary of examples/minimal-agent. The proxy is a CRI server that
-// forwards all methods to a node of fakecri, by the descriptors of the protobuf messages.
-// A run is a list of phases; in each the proxy carries out an attack, hostile manifests
-// come, change and go, and, as the phase wants it, the agent is killed and containers,
-// sandboxes and the runtime die. After each phase the attack ends, and the pods that are
-// well-formed must run again.
+// forwards all methods to a node of fakecri, by the descriptors of the protobuf messages. A
+// run is a list of phases. In each phase the proxy carries out an attack, and hostile
+// manifests are added, changed and removed. In some phases the agent, containers, sandboxes
+// or the runtime are killed too. After each phase the attack ends, and the well-formed pods
+// must run again.
 //
-// What a call may suffer: it fails with each code in turn, before the runtime has done it
-// or after; it hangs until the caller gives up or the phase is over; its answer comes late;
-// fields of the answer are cleared, repeated, mixed up or extreme; bytes of it are wrong.
-// Lists may also ignore their filter and name pods that do not exist. False events
-// come in between the true ones, as fast as the agent reads.
+// An attacked call fails, with each error code in turn, before or after the runtime has
+// executed it; or it hangs until the caller gives up or the phase is over; or its response
+// is delayed; or fields of the response are cleared, repeated, swapped or set to extreme
+// values; or bytes of the response are changed. Lists may also ignore their filter or
+// contain pods that do not exist. False events are sent between the true ones, as fast as
+// the agent reads.
 //
 // # What is required
 //
-// Always: the agent does not end by itself, other than at once on a runtime that does not
-// answer, and prints no race; /livez answers in time; memory, descriptors and goroutines
-// stay below bounds; SIGTERM ends it in time with code 0; no sandbox or container that is
-// not the agent's changes, and no call would have changed one. When an attack is over, each
-// well-formed pod has one ready sandbox and its containers, and nothing is there twice. When
-// all manifests are removed, nothing of the agent's is left.
+// Always: the agent does not exit by itself, except at its start if the runtime does not
+// respond, and prints no race; /livez responds in time; memory, file descriptors and
+// goroutines stay below limits; after SIGTERM it exits in time with code 0; it changes no
+// sandbox or container of another client, and sends no call that would change one. When an
+// attack is over, each well-formed pod has one ready sandbox and its containers, and no
+// object exists twice. When all manifests are removed, no object of the agent is left.
 //
-// Every 70 ms, past the proxy: no pod UID has two ready sandboxes, and no container of a pod
-// runs twice. This is not required from the beginning of a phase with wrong answers until the
-// agent has recovered from it. An agent knows what exists from answers only: it cannot avoid to
-// make what the runtime denies to have. Failures, hangs, late and lost answers, false events and
-// kills excuse nothing, and neither do foreign pods in a list, whose labels show that they are.
-// For the same reason the well-formed pods are written anew after a phase with wrong
-// answers: a pod that was told to have ended for good has.
+// Every 70 ms, directly at the node: no pod UID has two ready sandboxes, and no container
+// of a pod runs twice. This is not required from the beginning of a phase with wrong
+// responses until the agent has recovered from it, because an agent knows the existing
+// objects only from responses and must create what the runtime reports as missing. It is
+// required during failures, hangs, delayed and lost responses, false events and kills, and
+// with pods of other clients in a list, which the agent can recognise by their labels.
+// After a phase with wrong responses the manifests of the well-formed pods are written with
+// new content, because a pod that was reported as finished is not started again.
 package hostile

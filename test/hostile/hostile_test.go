@@ -17,13 +17,13 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	// lengthVar has runs with fresh seeds be made for so long.
+	// lengthVar is the time for which runs with new seeds are made.
 	lengthVar = "HOSTILE_FOR"
 	// seedVar is the seed of the first run.
 	seedVar = "HOSTILE_SEED"
 )
 
-// shortPlan is the run of make hostile-short: everything, for a moment.
+// shortPlan is the run of make hostile-short: all attacks for a short time.
 func shortPlan() []phase {
 	return []phase{
 		{
@@ -34,7 +34,7 @@ func shortPlan() []phase {
 	}
 }
 
-// longPlan is one run of make hostile, in a random order.
+// longPlan is one run of make hostile, with its phases in random order.
 func longPlan(rng *rand.Rand) []phase {
 	all := []phase{
 		{name: "failures", attack: attack{fail: 0.3}},
@@ -89,7 +89,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// play makes a run in a folder of its own, and fails with what it finds.
+// play executes a run in its own folder. Findings fail the test.
 func play(t *testing.T, r *run, phases []phase) {
 	t.Helper()
 	r.dir = t.TempDir()

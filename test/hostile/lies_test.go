@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// madeUp begins the ids of pods that do not exist.
+	// madeUp is the prefix of the ids of pods that do not exist.
 	madeUp = "made-up-"
 	// longText is the length of a long string: more than any field of a kernel or a label holds.
 	longText = 70_000
-	// manyEntries is how often an entry of a list is repeated at most.
+	// manyEntries is the maximum number of copies of a list entry.
 	manyEntries = 300
 )
 
-// text returns a string that nobody expects. It is valid UTF-8, and never the id of anything.
+// text returns an unexpected string. It is valid UTF-8, and never the id of an object.
 func text(rng *rand.Rand) string {
 	all := []string{
 		"", " ", strings.Repeat("x", longText), strings.Repeat("\x1b[2J", 100), "a\x00b", "line\nline\r\n[+]ok", "\u202e\u2028\ufeff",
@@ -32,13 +32,13 @@ func text(rng *rand.Rand) string {
 	return all[rng.IntN(len(all))]
 }
 
-// A site is a field of a message somewhere in an answer.
+// A site is a field of a message in a response.
 type site struct {
 	m     protoreflect.Message
 	field protoreflect.FieldDescriptor
 }
 
-// sites returns all fields of m and of the messages in it. Unset fields count too.
+// sites returns all fields of m and of the messages in it, including unset fields.
 func sites(m protoreflect.Message) (all []site) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -57,8 +57,8 @@ func sites(m protoreflect.Message) (all []site) {
 	return all
 }
 
-// lie changes one to four fields of an answer. Those of the answer itself, such as a list, are
-// chosen as often as all that are in them.
+// lie changes one to four fields of a response. The top-level fields, such as a list, are
+// chosen as often as all nested fields together.
 func lie(rng *rand.Rand, m protoreflect.Message) {
 	all := sites(m)
 	if len(all) == 0 {
@@ -98,7 +98,7 @@ func lieMap(rng *rand.Rand, s site) {
 	}
 }
 
-// lieList loses entries, repeats them, mixes them, or adds an empty one.
+// lieList removes, repeats or shuffles entries, or adds an empty entry.
 func lieList(rng *rand.Rand, s site) {
 	list := s.m.Mutable(s.field).List()
 	n := list.Len()
@@ -131,7 +131,7 @@ func lieList(rng *rand.Rand, s site) {
 	}
 }
 
-// scalar returns an extreme value for a field that is no message.
+// scalar returns an extreme value for a field that is not a message.
 func scalar(rng *rand.Rand, f protoreflect.FieldDescriptor) protoreflect.Value {
 	ints := []int64{0, -1, 1, math.MaxInt64, math.MinInt64, math.MaxInt32, math.MinInt32, 1 << 53, -(1 << 53)}
 	floats := []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, math.MaxFloat64, math.SmallestNonzeroFloat64}
@@ -160,7 +160,7 @@ func scalar(rng *rand.Rand, f protoreflect.FieldDescriptor) protoreflect.Value {
 	}
 }
 
-// spoil changes the bytes of a message: it is then most often no message any more.
+// spoil changes bytes of a message, so that it usually cannot be decoded.
 func spoil(rng *rand.Rand, data []byte) []byte {
 	data = append([]byte{}, data...)
 	switch rng.IntN(5) {
@@ -182,7 +182,7 @@ func spoil(rng *rand.Rand, data []byte) []byte {
 	}
 }
 
-// clearFilter makes a request for all objects of a request for the agent's.
+// clearFilter removes the filter of a list request, so that it returns all objects.
 func clearFilter(in proto.Message) {
 	m := in.ProtoReflect()
 	if f := m.Descriptor().Fields().ByName("filter"); f != nil {
@@ -190,7 +190,7 @@ func clearFilter(in proto.Message) {
 	}
 }
 
-// addForeign adds pods to a list that do not exist and that carry no label of this agent.
+// addForeign adds pods to a list that do not exist and do not have this agent's label.
 func addForeign(out proto.Message) {
 	const pods = 20
 	for i := range pods {

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// pod returns the manifest of a pod. spec is more of its spec, in flow style lines; container
-// is more of its container "main".
+// pod returns the manifest of a pod. spec has additional lines of its spec, in flow style;
+// container has additional lines of its container "main".
 func pod(name, image, spec, container string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
@@ -26,8 +26,8 @@ spec:
 %s`, name, spec, image, container)
 }
 
-// steadyPods are well-formed. They are there during a whole run, and run whenever nothing is
-// attacked. The numbers are those of their containers that run.
+// steadyPods returns the well-formed pods. Their manifests exist during a whole run, and
+// they must run whenever there is no attack.
 func steadyPods() map[string]string {
 	return map[string]string{
 		"plain": pod("plain", "demo/web:1", "", "    readinessProbe: {exec: {command: [check]}, periodSeconds: 1}\n"),
@@ -53,17 +53,18 @@ func probe(kind, handler string, port int) string {
 	return fmt.Sprintf("    %s: {%s: {port: %d}, periodSeconds: 1, failureThreshold: 2}\n", kind, handler, port)
 }
 
-// A hostile manifest is a file that an agent must survive. Some of them make pods.
+// A hostile manifest is a file that an agent must tolerate. Some of them define pods.
 type manifest struct {
 	kind string
 	text func(rng *rand.Rand, name string) string
 }
 
-// kindsThatLive is how many of the first hostile manifests make pods that do something.
+// kindsThatLive is the number of hostile manifests, at the start of the list, whose pods
+// run.
 const kindsThatLive = 5
 
-// hostileManifests returns one of each kind. many is how many containers, ports and so on the
-// largest have.
+// hostileManifests returns one manifest of each kind. many is the number of containers,
+// ports and so on of the largest.
 func hostileManifests(many int) []manifest {
 	list := func(n int, format string) string {
 		var b strings.Builder
@@ -165,7 +166,7 @@ func hostileManifests(many int) []manifest {
 	}
 }
 
-// placeFile places something at path that is no regular file.
+// placeFile creates something at path that is not a regular file.
 func placeFile(rng *rand.Rand, path string) (kind string, err error) {
 	switch rng.IntN(6) {
 	case 0:

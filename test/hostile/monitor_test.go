@@ -24,33 +24,33 @@ const (
 	labelPodUID        = "io.kubernetes.pod.uid"
 	labelContainerName = "io.kubernetes.container.name"
 
-	// monitorPeriod is how often the monitor asks the node.
+	// monitorPeriod is the time between two checks of the monitor.
 	monitorPeriod = 70 * time.Millisecond
 )
 
-// monitor asks the node itself, past the proxy, what exists.
+// monitor checks the objects of the node directly, without the proxy.
 type monitor struct {
 	node   *fakecri.Node
-	others map[string]bool // ids of what is not the agent's
-	before string          // what is not the agent's, as it was in the beginning
+	others map[string]bool // ids of the objects of other clients
+	before string          // the state of these objects at the beginning
 
 	mu     sync.Mutex
-	lax    bool // the agent is or was lied to: it may have made doubles
+	lax    bool // the agent gets or got wrong responses, so it may have created duplicates
 	checks int
 }
 
-// view is what the node has at one moment.
+// view is the state of the node at one time.
 type view struct {
 	ready    map[string]int // sandboxes that are ready, by pod UID
 	running  map[string]int // containers that run, by pod UID and container name
 	byName   map[string][2]int
-	ours     []string // sandboxes and containers, in whatever state
+	ours     []string // sandboxes and containers in any state
 	foreign  string
 	problems []string
 }
 
-// look returns what the node has now.
-func (m *monitor) look(ctx context.Context) (v view, err error) {
+// snapshot returns the current state of the node.
+func (m *monitor) snapshot(ctx context.Context) (v view, err error) {
 	v = view{ready: map[string]int{}, running: map[string]int{}, byName: map[string][2]int{}}
 	boxes, err := m.node.ListPodSandbox(ctx, nil)
 	if err != nil {
@@ -68,7 +68,7 @@ func (m *monitor) look(ctx context.Context) (v view, err error) {
 				v.byName[l[labelPodName]] = [2]int{n[0] + 1, n[1]}
 			}
 		default:
-			v.problems = append(v.problems, fmt.Sprintf("sandbox %s carries no label of its agent", b.GetId()))
+			v.problems = append(v.problems, fmt.Sprintf("sandbox %s has no label of the agent", b.GetId()))
 		}
 	}
 	containers, err := m.node.ListContainers(ctx, nil)
@@ -88,13 +88,13 @@ func (m *monitor) look(ctx context.Context) (v view, err error) {
 				v.byName[l[labelPodName]] = [2]int{n[0], n[1] + 1}
 			}
 		default:
-			v.problems = append(v.problems, fmt.Sprintf("container %s carries no label of its agent", c.GetId()))
+			v.problems = append(v.problems, fmt.Sprintf("container %s has no label of the agent", c.GetId()))
 		}
 	}
 	return v, nil
 }
 
-// doubles returns what exists twice.
+// doubles returns the sandboxes and containers that run twice.
 func (v view) doubles() (all []string) {
 	for uid, n := range v.ready {
 		if n > 1 {
@@ -109,18 +109,18 @@ func (v view) doubles() (all []string) {
 	return all
 }
 
-// setLax sets whether doubles are allowed.
+// setLax sets whether duplicates are allowed.
 func (m *monitor) setLax(lax bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lax = lax
 }
 
-// check looks once, and returns what is wrong.
+// check checks the node once, and returns all problems.
 func (m *monitor) check(ctx context.Context) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	v, err := m.look(ctx)
+	v, err := m.snapshot(ctx)
 	if err != nil {
 		return nil // the node restarts
 	}
@@ -130,7 +130,7 @@ func (m *monitor) check(ctx context.Context) []string {
 		problems = append(problems, v.doubles()...)
 	}
 	if v.foreign != m.before {
-		problems = append(problems, fmt.Sprintf("what is not the agent's has changed from\n%sto\n%s", m.before, v.foreign))
+		problems = append(problems, fmt.Sprintf("objects of other clients have changed from\n%sto\n%s", m.before, v.foreign))
 	}
 	return problems
 }
@@ -152,9 +152,9 @@ func (m *monitor) run(ctx context.Context, report func(string)) {
 	}
 }
 
-// foreignPods makes the pods of others on a node: of an agent of another name, of a kubelet, of
-// nobody, each with a container that runs and one that has ended. They have the names of the
-// agent's own pods.
+// foreignPods creates pods of other clients on a node: of an agent with another name, of a
+// kubelet, and without labels. Each has a running and an exited container. They have the
+// same names as the agent's own pods.
 func foreignPods(ctx context.Context, node *fakecri.Node) (ids map[string]bool, err error) {
 	ids = map[string]bool{}
 	for i, labels := range []map[string]string{

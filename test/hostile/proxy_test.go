@@ -23,39 +23,39 @@ import (
 )
 
 const (
-	// maxLate is how late a late answer is at most.
+	// maxLate is the longest delay of a response.
 	maxLate = 1500 * time.Millisecond
-	// keptEvents is how many events are kept to be sent again.
+	// keptEvents is the number of events that are kept to be sent again.
 	keptEvents = 64
-	// maxMessageBytes is what the proxy accepts from both sides.
+	// maxMessageBytes is the largest message that the proxy accepts from both sides.
 	maxMessageBytes = 64 << 20
 )
 
-// attack is what the proxy does to the calls of a phase. Each share is the probability
-// that a call suffers it; a call suffers one of them at most.
+// attack defines how the proxy disturbs the calls of a phase. Each share is the probability
+// of the fault for a call; a call gets at most one of these faults.
 type attack struct {
 	fail    float64 // the call fails, before or after the runtime has done it
-	hang    float64 // the call is kept until the caller gives up or the attack is over
-	late    float64 // the runtime does it at once, the answer comes up to maxLate later
-	lie     float64 // fields of the answer are changed
-	garbage float64 // the bytes of the answer are changed
-	flood   int     // so many false events are sent besides
-	foreign bool    // lists ignore the filter, and have pods that do not exist and are not the agent's
+	hang    float64 // the call blocks until the caller gives up or the attack is over
+	late    float64 // the runtime executes the call at once, but the response is delayed by up to maxLate
+	lie     float64 // fields of the response are changed
+	garbage float64 // bytes of the response are changed
+	flood   int     // number of false events that are sent in addition
+	foreign bool    // lists ignore the filter, and contain pods of other clients that do not exist
 
 	over chan struct{}
 }
 
-// honest reports whether the agent can know from the answers what exists.
+// honest reports whether the responses show all existing objects correctly.
 func (a attack) honest() bool { return a.lie == 0 && a.garbage == 0 }
 
-// tried counts what a run has done to the agent.
+// tried has the statistics of the attacks of a run.
 type tried struct {
 	calls, failed, hung, late, lies, garbage, cut, floods, foreign int
 	cases                                                          map[string]bool // method, code, before or after
 }
 
-// proxy is a CRI server between the agent and the node. It forwards every method of
-// every service, without knowing any by name but those that are lists or streams.
+// proxy is a CRI server between the agent and the node. It forwards every method of every
+// service, and treats only lists and streams by name.
 type proxy struct {
 	conn *grpc.ClientConn
 
@@ -63,12 +63,12 @@ type proxy struct {
 	rng      *rand.Rand
 	attack   attack
 	wake     chan struct{} // closed when attack changes
-	floods   int           // events that are still to be sent
+	floods   int           // false events that are still to be sent
 	next     map[string]int
 	tried    tried
 	events   []proto.Message
 	others   map[string]bool // ids of the foreign pods and containers
-	trespass []string        // calls that would have changed one of those
+	trespass []string        // calls that would have changed one of these
 }
 
 // newProxy returns a proxy for the node behind socket.
@@ -97,7 +97,7 @@ func (p *proxy) run(ctx context.Context, l net.Listener) error {
 	return errors.Join(err, p.conn.Close())
 }
 
-// begin ends the attack under way and begins another.
+// begin ends the current attack and begins another.
 func (p *proxy) begin(a attack) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,8 +107,8 @@ func (p *proxy) begin(a attack) {
 	p.attack, p.floods, p.wake = a, a.flood, make(chan struct{})
 }
 
-// suffering is what one call suffers. The zero value is nothing.
-type suffering struct {
+// callFault is the fault of one call. The zero value is no fault.
+type callFault struct {
 	before, after error
 	hang          bool
 	late          time.Duration
@@ -117,8 +117,8 @@ type suffering struct {
 	over          chan struct{}
 }
 
-// decide draws what a call of a method suffers, and counts it.
-func (p *proxy) decide(method string) (s suffering) {
+// decide chooses the fault of a call at random, and counts it.
+func (p *proxy) decide(method string) (s callFault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a, t := p.attack, &p.tried
@@ -153,8 +153,8 @@ func (p *proxy) decide(method string) (s suffering) {
 	return s
 }
 
-// nextFailure returns the next code for a method: each has its turn, once after and once
-// before the runtime has done what it was asked.
+// nextFailure returns the next error code of a method. Each code is used in turn, once
+// after and once before the runtime executes the call.
 func (p *proxy) nextFailure(method string) (before, after error) {
 	n := p.next[method]
 	p.next[method]++
@@ -213,8 +213,8 @@ func (p *proxy) serve(_ any, stream grpc.ServerStream) error {
 	return p.send(stream, out, s)
 }
 
-// send sends an answer, or what an attack makes of it.
-func (p *proxy) send(stream grpc.ServerStream, m proto.Message, s suffering) error {
+// send sends a response after applying the fault of the call.
+func (p *proxy) send(stream grpc.ServerStream, m proto.Message, s callFault) error {
 	if !s.lie && !s.garbage {
 		return stream.SendMsg(m)
 	}
@@ -232,7 +232,8 @@ func (p *proxy) send(stream grpc.ServerStream, m proto.Message, s suffering) err
 	return stream.SendMsg(frame(spoil(rng, data)))
 }
 
-// pause returns when a timer fires or an attack is over, with an error when the caller is gone.
+// pause returns when a timer fires or the attack is over. It returns an error if the caller
+// has cancelled the call.
 func pause(ctx context.Context, timer <-chan time.Time, over <-chan struct{}) error {
 	select {
 	case <-ctx.Done():
@@ -243,7 +244,7 @@ func pause(ctx context.Context, timer <-chan time.Time, over <-chan struct{}) er
 	return nil
 }
 
-// forwardStream forwards a stream of events, with the false ones of a flood in between.
+// forwardStream forwards a stream of events, with the false events of a flood in between.
 func (p *proxy) forwardStream(stream grpc.ServerStream, full string, in, out proto.Message) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
@@ -290,7 +291,7 @@ func (p *proxy) forwardStream(stream grpc.ServerStream, full string, in, out pro
 	}
 }
 
-// forwardEvent forwards one true event, unless the attack wants something else.
+// forwardEvent forwards one true event, or applies the fault of the attack.
 func (p *proxy) forwardEvent(stream grpc.ServerStream, e proto.Message) error {
 	p.mu.Lock()
 	p.events = append(p.events[max(0, len(p.events)-keptEvents+1):], proto.Clone(e))
@@ -310,8 +311,9 @@ func (p *proxy) forwardEvent(stream grpc.ServerStream, e proto.Message) error {
 	return p.send(stream, e, s)
 }
 
-// falseEvent returns the next event of a flood: an old one, one with changed fields, or one of
-// a pod that does not exist. Without a flood it is nil, until wake is closed.
+// falseEvent returns the next event of a flood: an old event, an event with changed fields,
+// or an event of a pod that does not exist. Without a flood it returns nil, until wake is
+// closed.
 func (p *proxy) falseEvent() (_ proto.Message, wake chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -334,7 +336,7 @@ func (p *proxy) falseEvent() (_ proto.Message, wake chan struct{}) {
 	return e, nil
 }
 
-// watch notes calls that would change what is not the agent's.
+// watch records calls that would change objects of other clients.
 func (p *proxy) watch(method string, in proto.Message) {
 	if strings.HasPrefix(method, "List") || strings.HasSuffix(method, "Status") || strings.HasSuffix(method, "Stats") {
 		return
@@ -354,7 +356,7 @@ func (p *proxy) watch(method string, in proto.Message) {
 	}
 }
 
-// trespasses returns the calls that would have changed what is not the agent's.
+// trespasses returns the calls that would have changed objects of other clients.
 func (p *proxy) trespasses() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,28 +21,28 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// limits are what a run holds the agent to. They are for a machine that has other things to do.
+// limits are the limits for the agent in a run. They allow for a busy machine.
 type limits struct {
-	livez   time.Duration // to answer; what test or agent had to wait for a processor is added
-	begin   time.Duration // from the start of the process to the first answer
+	livez   time.Duration // response time of /livez, without the time that test or agent waited for a CPU
+	begin   time.Duration // from the start of the process to its first response
 	recover time.Duration // from the end of an attack until all steady pods run
-	end     time.Duration // from SIGTERM to the end of the process
+	end     time.Duration // from SIGTERM to the exit of the process
 	use     use
-	many    int // entries of the largest hostile manifests
-	files   int // hostile manifests at a time
+	many    int // number of entries in the largest hostile manifests
+	files   int // number of hostile manifests at a time
 }
 
-// phase is one kind of attack, for some time.
+// phase is a part of a run with one kind of attack.
 type phase struct {
 	name   string
 	attack attack
 	kills  bool // the agent is killed and started again and again
-	harm   bool // containers and sandboxes die, the runtime restarts
-	same   bool // the agent that was attacked has to recover; otherwise its successor
-	steps  int  // changes of manifests, each 100 ms apart
+	harm   bool // containers and sandboxes are killed, and the runtime is restarted
+	same   bool // the attacked agent process must recover; otherwise it is replaced by a new process first
+	steps  int  // number of changes of manifests, one every 100 ms
 }
 
-// run is one run: a node, the proxy before it, one agent after the other, and what they did.
+// run is one run: a node, the proxy before it, the agent processes, and statistics.
 type run struct {
 	seed   uint64
 	rng    *rand.Rand
@@ -64,10 +64,10 @@ type run struct {
 	found           []string // findings
 	manifest        map[string]int
 	most            use
-	slowest         time.Duration // answer to /livez
+	slowest         time.Duration // longest response time of /livez
 	slowestRecovery time.Duration
 	starts          int // of agents
-	refused         int // starts that the runtime's failures ended
+	refused         int // starts that ended because the runtime failed
 	kills           int
 	terms           int
 	harmed          int
@@ -75,7 +75,7 @@ type run struct {
 	stalled         time.Duration
 }
 
-// report notes a finding.
+// report records a finding.
 func (r *run) report(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,7 +88,7 @@ func (r *run) failed() bool {
 	return len(r.found) > 0
 }
 
-// play makes the run. The error is one of the test itself; findings are in r.found.
+// play executes the run. It returns an error of the test itself; findings are in r.found.
 func (r *run) play(ctx context.Context, phases []phase) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	var parts sync.WaitGroup
@@ -127,13 +127,13 @@ func (r *run) play(ctx context.Context, phases []phase) (err error) {
 	return r.finish(ctx)
 }
 
-// open makes the node with what is not the agent's, and the proxy.
+// open creates the node, with pods of other clients, and the proxy.
 func (r *run) open(ctx context.Context, parts *sync.WaitGroup) (err error) {
 	r.servers = newServers(ctx)
 	images, programs := fakecri.DemoImages(), fakecri.DemoPrograms()
 	images = append(images, fakecri.Image{Name: badImage, SizeBytes: 1 << 20})
 	for name, p := range programs {
-		p.Ports = nil // two containers of a pod could not listen on the same
+		p.Ports = nil // two containers of a pod cannot listen on the same port
 		programs[name] = p
 	}
 	programs[badImage] = program()
@@ -148,7 +148,7 @@ func (r *run) open(ctx context.Context, parts *sync.WaitGroup) (err error) {
 		return err
 	}
 	r.monitor = &monitor{node: r.node, others: others}
-	v, err := r.monitor.look(ctx)
+	v, err := r.monitor.snapshot(ctx)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (r *run) open(ctx context.Context, parts *sync.WaitGroup) (err error) {
 	if err := os.MkdirAll(r.path("manifests"), 0o755); err != nil {
 		return err
 	}
-	// Restarts may come at once: what delays them is not what is tested here.
+	// Use a short restart back-off, which is not tested here.
 	config := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n"
 	if err := os.WriteFile(r.path("config.yaml"), []byte(config), 0o600); err != nil {
 		return err
@@ -179,7 +179,7 @@ func (r *run) open(ctx context.Context, parts *sync.WaitGroup) (err error) {
 	} {
 		parts.Go(func() {
 			if err := serve(); err != nil && ctx.Err() == nil {
-				r.report("the test's own server ended: " + err.Error())
+				r.report("a server of the test failed: " + err.Error())
 			}
 		})
 	}
@@ -194,14 +194,14 @@ func (r *run) setPhase(name string) {
 	r.phase = name
 }
 
-// playPhase attacks, ends the attack, and requires that the agent recovers.
+// playPhase carries out an attack, ends it, and checks that the agent recovers.
 func (r *run) playPhase(ctx context.Context, p phase) error {
 	r.setPhase(p.name)
 	if !p.attack.honest() {
 		r.monitor.setLax(true)
 	}
 	r.proxy.begin(p.attack)
-	if p.attack.flood > 0 { // an agent whose stream was cut off would be flooded late
+	if p.attack.flood > 0 { // an agent whose stream was cut would get the flood too late
 		if err := r.restart(false); err != nil {
 			return err
 		}
@@ -240,7 +240,7 @@ func (r *run) playPhase(ctx context.Context, p phase) error {
 	r.setPhase("after " + p.name)
 	r.proxy.begin(attack{})
 	if !p.attack.honest() {
-		r.writeSteady() // what was lied about has had its pods, for good
+		r.writeSteady() // pods that were reported as finished are not started again
 	}
 	return r.recover(ctx)
 }
@@ -254,25 +254,26 @@ func (r *run) start() (err error) {
 	return err
 }
 
-// revive starts the agent again if it has refused to start on a runtime that does not answer. It must
-// not end by itself for any other reason.
+// revive restarts an agent that exited at its start because the runtime did not respond.
+// Any other exit by itself is a finding.
 func (r *run) revive() error {
 	if !r.agent.ended(0) {
 		return nil
 	}
 	if r.agent.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(r.out.lines(5), "cri endpoint") {
-		r.report(fmt.Sprintf("the agent ended by itself: %v", r.agent.cmd.ProcessState))
+		r.report(fmt.Sprintf("the agent exited unexpectedly: %v", r.agent.cmd.ProcessState))
 		return nil
 	}
 	r.refused++
 	return r.start()
 }
 
-// restart ends the agent, with a signal that it may answer to or without, and starts another.
+// restart ends the agent, with SIGTERM if gently is set and else with SIGKILL, and starts a
+// new one.
 func (r *run) restart(gently bool) error {
 	switch {
 	case r.agent.ended(0):
-		return nil // revive has a look at it
+		return nil // revive handles it
 	case gently:
 		r.term()
 	default:
@@ -282,16 +283,16 @@ func (r *run) restart(gently bool) error {
 	return r.start()
 }
 
-// term has the agent end itself.
+// term sends SIGTERM to the agent, and waits until it has exited.
 func (r *run) term() {
 	r.terms++
 	begin, stalled := time.Now(), r.stalls()
-	// One that has not begun has the default handler for it.
+	// A process that has just started has only the default handler for SIGTERM.
 	begun := r.alive(r.limits.begin)
-	_ = r.agent.cmd.Process.Signal(syscall.SIGTERM) // it has ended by itself, which shows below
+	_ = r.agent.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has exited, which is checked below
 	for !r.agent.ended(100 * time.Millisecond) {
 		if time.Since(begin)-(r.stalls()-stalled) > r.limits.begin+r.limits.end {
-			r.report(fmt.Sprintf("the agent has not ended %v after SIGTERM", time.Since(begin).Round(time.Second)))
+			r.report(fmt.Sprintf("the agent was still running %v after SIGTERM", time.Since(begin).Round(time.Second)))
 			_ = r.agent.cmd.Process.Signal(syscall.SIGQUIT) // for the stacks
 			r.agent.ended(5 * time.Second)
 			r.agent.kill()
@@ -299,11 +300,11 @@ func (r *run) term() {
 		}
 	}
 	if code := r.agent.cmd.ProcessState.ExitCode(); begun && code != 0 {
-		r.report(fmt.Sprintf("the agent ended with %v after SIGTERM", r.agent.cmd.ProcessState))
+		r.report(fmt.Sprintf("the agent exited with %v after SIGTERM", r.agent.cmd.ProcessState))
 	}
 }
 
-// alive waits for the first answer of the agent, and reports whether it came.
+// alive waits for the first response of the agent, and reports whether it arrived.
 func (r *run) alive(patience time.Duration) bool {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -316,7 +317,7 @@ func (r *run) alive(patience time.Duration) bool {
 	return false
 }
 
-// ask has the agent answer, and holds what it uses to the limits.
+// ask checks the response time and the resource usage of the agent.
 func (r *run) ask() {
 	pid := r.agent.cmd.Process.Pid
 	before, waited, begin := r.stalls(), waits(pid), time.Now()
@@ -329,7 +330,7 @@ func (r *run) ask() {
 	}
 	begun := time.Since(r.agent.began)-longestWait(nil, waitedUntil) > r.limits.begin
 	inTime := took <= r.limits.livez
-	// Where others had the processors, the test's patience may end before the time.
+	// On a busy machine the request may time out although the agent was fast enough.
 	patienceEnded := errors.Is(err, context.DeadlineExceeded)
 	if !inTime || err != nil && begun && !patienceEnded {
 		r.report(fmt.Sprintf("/livez: %v after %v", err, took.Round(time.Millisecond)))
@@ -338,15 +339,16 @@ func (r *run) ask() {
 	used := r.agent.use()
 	r.slowest, r.most = max(r.slowest, took), r.most.most(used)
 	if used.most(r.limits.use) != r.limits.use {
-		r.report(fmt.Sprintf("the agent uses %+v, at most %+v", used, r.limits.use))
+		r.report(fmt.Sprintf("the agent uses %+v, the limit is %+v", used, r.limits.use))
 	}
 }
 
-// recover requires that the steady pods run, and nothing twice, within the limit.
+// recover waits until all steady pods run and nothing runs twice. Exceeding the limit is a
+// finding.
 func (r *run) recover(ctx context.Context) error {
 	begin := time.Now()
 	err := r.await(ctx, "the steady pods to run", func() string {
-		v, err := r.monitor.look(ctx)
+		v, err := r.monitor.snapshot(ctx)
 		if err != nil {
 			return err.Error()
 		}
@@ -369,7 +371,7 @@ func (r *run) recover(ctx context.Context) error {
 	return err
 }
 
-// finish removes all manifests: nothing of the agent's may be left.
+// finish removes all manifests, and checks that no object of the agent is left.
 func (r *run) finish(ctx context.Context) error {
 	r.setPhase("the end")
 	entries, err := os.ReadDir(r.path("manifests"))
@@ -381,18 +383,18 @@ func (r *run) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	err = r.await(ctx, "all to be gone", func() string {
-		v, err := r.monitor.look(ctx)
+	err = r.await(ctx, "the removal of all objects", func() string {
+		v, err := r.monitor.snapshot(ctx)
 		if err != nil || len(v.ours) == 0 && len(v.ready) == 0 {
 			return ""
 		}
-		return "still there: " + strings.Join(v.ours, "; ")
+		return "still existing: " + strings.Join(v.ours, "; ")
 	})
 	r.term()
 	return err
 }
 
-// await asks again and again what is missing, until nothing is.
+// await polls missing until it returns an empty string. Exceeding the limit is a finding.
 func (r *run) await(ctx context.Context, what string, missing func() string) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -431,7 +433,8 @@ func (r *run) explain() string {
 	return b.String()
 }
 
-// watchClock adds up how long this machine left the test without a processor.
+// watchClock measures how long the test got no CPU. It also checks the agent's output and
+// calls.
 func (r *run) watchClock(ctx context.Context) {
 	const period = 20 * time.Millisecond
 	tick := time.NewTicker(period)
@@ -448,7 +451,7 @@ func (r *run) watchClock(ctx context.Context) {
 			r.report("the agent printed " + sign)
 		}
 		if trespasses := r.proxy.trespasses(); len(trespasses) > 0 && !r.failed() {
-			r.report(fmt.Sprintf("calls about what is not the agent's: %q", trespasses))
+			r.report(fmt.Sprintf("calls that would change objects of other clients: %q", trespasses))
 		}
 		last = now
 	}
@@ -460,7 +463,7 @@ func (r *run) stalls() time.Duration {
 	return r.stalled
 }
 
-// String returns what was tried.
+// String returns the statistics of the run.
 func (r *run) String() string {
 	r.proxy.mu.Lock()
 	t := r.proxy.tried
@@ -470,9 +473,9 @@ func (r *run) String() string {
 	for _, n := range r.manifest {
 		files += n
 	}
-	return fmt.Sprintf("seed %d: %d calls, %d answers with changed fields, %d with changed bytes, %d failed, %d hung, %d late (%d cases of method and fault); "+
+	return fmt.Sprintf("seed %d: %d calls, %d responses with changed fields, %d with changed bytes, %d failed, %d hung, %d delayed (%d cases of method and fault); "+
 		"%d false events, %d streams cut, %d lists with foreign pods; %d connections to %d kinds of bad servers; %d manifests of %d kinds; "+
-		"%d agents, of which %d were killed, %d got SIGTERM and %d did not start; %d deaths of containers, sandboxes and runtimes; "+
+		"%d agents started: %d killed, %d stopped with SIGTERM, %d failed to start; %d kills of containers, sandboxes and runtimes; "+
 		"%d checks of the monitor; at most %d MiB, %d descriptors, %d goroutines, %v for /livez, %v to recover",
 		r.seed, t.calls, t.lies, t.garbage, t.failed, t.hung, t.late, len(t.cases), t.floods, t.cut, t.foreign, conns, kinds, files, len(r.manifest),
 		r.starts, r.kills, r.terms, r.refused, r.harmed, r.monitor.checks, r.most.memoryMiB, r.most.descriptors, r.most.goroutines,

@@ -25,7 +25,7 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// ownPod makes a pod as the agent makes it, and returns its sandbox.
+// ownPod creates a pod as the agent does, and returns its sandbox.
 func ownPod(t *testing.T, node *fakecri.Node, attempt uint32) string {
 	t.Helper()
 	id, err := node.RunPodSandbox(t.Context(), &runtimeapi.PodSandboxConfig{
@@ -36,7 +36,7 @@ func ownPod(t *testing.T, node *fakecri.Node, attempt uint32) string {
 	return id
 }
 
-// watched returns a node with the pods of others, and its monitor.
+// watched returns a node with pods of other clients, and its monitor.
 func watched(t *testing.T) *monitor {
 	t.Helper()
 	node, err := fakecri.New(fakecri.Config{Images: fakecri.DemoImages()})
@@ -44,7 +44,7 @@ func watched(t *testing.T) *monitor {
 	others, err := foreignPods(t.Context(), node)
 	require.NoError(t, err)
 	m := &monitor{node: node, others: others}
-	v, err := m.look(t.Context())
+	v, err := m.snapshot(t.Context())
 	require.NoError(t, err)
 	m.before = v.foreign
 	return m
@@ -107,7 +107,7 @@ func TestProxy_FailsAfterAndBefore(t *testing.T) {
 		}}
 	}
 	ours := func() int {
-		v, err := m.look(t.Context())
+		v, err := m.snapshot(t.Context())
 		require.NoError(t, err)
 		return len(v.ours)
 	}

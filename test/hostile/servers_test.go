@@ -22,19 +22,21 @@ const (
 	// firstPort is the port of the first bad server; each pod of badImage has all of them.
 	firstPort = 9000
 	badImage  = "hostile/bad:1"
-	// serverTime is how long a bad server keeps a connection at most.
+	// serverTime is the longest time for which a bad server keeps a connection open.
 	serverTime = 20 * time.Second
-	// endless is how much an endless answer has at most.
+	// endless is the size of an endless response.
 	endless = 32 << 20
 )
 
-// badServer is what a server does with a connection. It ends when writing or reading fails.
+// badServer handles a connection of a misbehaving server. It returns when writing or
+// reading fails.
 type badServer struct {
 	name  string
 	serve func(net.Conn) error
 }
 
-// badServers returns all of them, for HTTP, gRPC and TCP: each gets probes of each kind.
+// badServers returns all bad servers, for HTTP, gRPC and TCP. Each gets probes of each
+// kind.
 func badServers() []badServer {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	write := func(text string) func(net.Conn) error {
@@ -90,7 +92,7 @@ func (s *servers) close() {
 	s.wg.Wait()
 }
 
-// program is what listens on the ports of all bad servers.
+// program returns the program of the containers with the ports of all bad servers.
 func program() (p fakecri.Program) {
 	for i := range badServers() {
 		p.Ports = append(p.Ports, fakecri.Port{Number: uint16(firstPort + i), Protocol: fakecri.TCP})
@@ -98,7 +100,8 @@ func program() (p fakecri.Program) {
 	return p
 }
 
-// listen is a Listen for fakecri. Its listeners give the connections to bad servers.
+// listen is the Listen function for fakecri. Its listeners pass the connections to bad
+// servers.
 func (s *servers) listen(network, address string) (net.Listener, error) {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -141,7 +144,8 @@ func (l *badListener) Accept() (net.Conn, error) {
 	}
 }
 
-// total returns how many connections there were, and to how many kinds of servers.
+// total returns the number of connections, and the number of kinds of servers that had
+// connections.
 func (s *servers) total() (connections, kinds int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,11 +155,11 @@ func (s *servers) total() (connections, kinds int) {
 	return connections, len(s.conns)
 }
 
-// readRequest reads what a client sends first: a server that closes with unread bytes resets
-// the connection, and the client would not see the answer.
+// readRequest reads the client's first bytes. A server that closes a connection with unread
+// bytes resets it, and the client would not see the response.
 func readRequest(c net.Conn) { _, _ = c.Read(make([]byte, 64<<10)) }
 
-// hold returns when the client has closed the connection, without having read anything of it.
+// hold waits until the client has closed the connection, without reading from it.
 func hold(c net.Conn) error {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
@@ -196,7 +200,7 @@ func repeat(c net.Conn, first, again string) error {
 	return nil
 }
 
-// bomb sends a few bytes that are many when unpacked.
+// bomb sends a few bytes that decompress to many.
 func bomb(c net.Conn, header string) error {
 	readRequest(c)
 	var b bytes.Buffer

@@ -18,18 +18,18 @@ import (
 	"time"
 )
 
-// nodeName is what the agent appends to the names of its pods.
+// nodeName is the node's name, which the agent appends to the names of its pods.
 const nodeName = "n"
 
-// agent is the process that is measured.
+// agent is the measured process.
 type agent struct {
 	cmd     *exec.Cmd
 	address string
 	stderr  bytes.Buffer
-	over    sync.WaitGroup // reads what it prints
+	over    sync.WaitGroup // waits for the goroutine that reads the output
 
 	mu   sync.Mutex
-	runs []change // each time a pod was said to run, with all containers ready
+	runs []change // each report of a running pod with all containers ready
 }
 
 // ready is the line that the agent prints when a pod runs and all its containers are ready.
@@ -53,7 +53,7 @@ func startAgent(ctx context.Context, path string, args ...string) (*agent, error
 	return a, nil
 }
 
-// freeAddress returns an address on which nobody listens.
+// freeAddress returns an address on which no process listens.
 func freeAddress() (string, error) {
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -73,14 +73,14 @@ func (a *agent) read(out io.Reader) {
 	}
 }
 
-// seen returns which pods were said to run, and when, so far.
+// seen returns the reports of running pods so far, with their times.
 func (a *agent) seen() []change {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return append([]change(nil), a.runs...)
 }
 
-// stop ends the agent. What it printed as an error is part of the error.
+// stop stops the agent. Its error output is part of a returned error.
 func (a *agent) stop() error {
 	err := a.cmd.Process.Signal(syscall.SIGTERM)
 	a.over.Wait()
@@ -90,7 +90,7 @@ func (a *agent) stop() error {
 	return nil
 }
 
-// get returns a page of the agent.
+// get returns the body of an HTTP response of the agent.
 func (a *agent) get(ctx context.Context, path string) (page []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+a.address+path, nil)
 	if err != nil {
@@ -107,7 +107,8 @@ func (a *agent) get(ctx context.Context, path string) (page []byte, err error) {
 	return io.ReadAll(answer.Body)
 }
 
-// metrics returns the values of metrics of the agent that have no labels.
+// metrics returns the values of the agent's metrics with these names, which must have no
+// labels.
 func (a *agent) metrics(ctx context.Context, names ...string) (values []float64, err error) {
 	page, err := a.get(ctx, "/metrics")
 	if err != nil {

@@ -1,10 +1,10 @@
-// Nodecost measures what the example agent costs a node. It runs the agent's program
-// over a runtime in memory, which another process serves on a unix socket, and puts it
-// through each scenario: idle pods, pods with probes, pods that are replaced. `make
-// bench-node` runs it.
+// Nodecost measures the CPU, memory and CRI calls of the example agent. It runs the agent's
+// program with an in-memory runtime, which another process serves on a unix socket, in
+// several scenarios: idle pods, pods with probes, pods that are replaced. `make bench-node`
+// runs it.
 //
-// With two programs, the agent before a change and after it, their runs alternate, so
-// that a machine whose speed moves disturbs both alike:
+// With two programs, such as the agent before and after a change, the runs alternate, so
+// that changes of the machine's speed affect both equally:
 //
 //	go run ./test/nodecost -agent before=/tmp/old -agent after=/tmp/new -rounds 5
 package main
@@ -91,7 +91,7 @@ func parse(args []string) (options, error) {
 	only := flags.String("run", "", "regular expression for the scenarios to run, such as churn/")
 	flags.DurationVar(&o.length, "for", time.Minute, "how long each scenario is measured")
 	flags.IntVar(&o.rounds, "rounds", 1, "how often each scenario is run with each program")
-	flags.StringVar(&o.profiles, "profiles", "", "folder for profiles of CPU and allocations of each run; making them costs CPU time")
+	flags.StringVar(&o.profiles, "profiles", "", "folder for CPU and allocation profiles of each run; profiling itself uses CPU time")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -116,7 +116,7 @@ func parse(args []string) (options, error) {
 	return o, errors.Join(errs...)
 }
 
-// measureAll runs all scenarios and prints a table of each as soon as it has one.
+// measureAll runs all scenarios, and prints the table of each as soon as it is complete.
 func measureAll(ctx context.Context, o options) error {
 	ran := 0
 	for _, pods := range o.pods {
@@ -128,7 +128,7 @@ func measureAll(ctx context.Context, o options) error {
 			results := make([][]figures, len(o.agents))
 			for round := range o.rounds {
 				for i := range o.agents {
-					// Each goes first as often as the other.
+					// Rotate the order, so that each program runs first equally often.
 					i = (i + round) % len(o.agents)
 					r := run{o.agents[i], s, pods, o.length, ""}
 					if o.profiles != "" {
@@ -146,12 +146,12 @@ func measureAll(ctx context.Context, o options) error {
 		}
 	}
 	if ran == 0 {
-		return errors.New("-run leaves no scenario")
+		return errors.New("no scenario matches -run")
 	}
 	return nil
 }
 
-// median returns the middle of values, with their least and most.
+// median returns the median, the minimum and the maximum of values.
 func median(values []float64) (middle, least, most float64) {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)

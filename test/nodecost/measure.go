@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// settle is how long nothing happens before the agent counts as idle.
-	settle = 20 * time.Second
-	// startTimeout is how long all pods may take to run.
+	// settleTime is how long to wait after all pods run until the agent is idle.
+	settleTime = 20 * time.Second
+	// startTimeout is the time within which all pods must run.
 	startTimeout = 2 * time.Minute
 )
 
-// figures are what one run measured.
+// figures are the results of one run.
 type figures struct {
 	cpu    float64            // seconds a minute
 	rss    float64            // MiB, at the end
@@ -28,7 +28,7 @@ type figures struct {
 	delays []float64          // ms from a manifest to its pod's status, if pods were replaced
 }
 
-// sample is what a process has used so far.
+// sample is the resource usage of the agent up to a time.
 type sample struct {
 	at            time.Time
 	cpu           float64 // seconds so far
@@ -37,7 +37,7 @@ type sample struct {
 	calls         map[string]int
 }
 
-// run is an agent in a scenario.
+// run is one measurement of an agent in a scenario.
 type run struct {
 	agent    program
 	scenario scenario
@@ -46,7 +46,7 @@ type run struct {
 	profile  string // file for a CPU profile, empty for none
 }
 
-// node is an agent on a runtime.
+// node is an agent with its runtime and its manifests.
 type node struct {
 	agent     *agent
 	runtime   *cri
@@ -87,9 +87,9 @@ func (r run) measure(ctx context.Context) (_ figures, err error) {
 	defer func() { err = errors.Join(err, agent.stop()) }()
 
 	if err := await(ctx, startTimeout, "all pods to run", func() bool { return len(agent.seen()) >= r.pods }); err != nil {
-		return figures{}, fmt.Errorf("%w: %d do\n%s", err, len(agent.seen()), agent.stderr.String())
+		return figures{}, fmt.Errorf("%w: %d pods run\n%s", err, len(agent.seen()), agent.stderr.String())
 	}
-	if err := pause(ctx, settle); err != nil {
+	if err := pause(ctx, settleTime); err != nil {
 		return figures{}, err
 	}
 	n := node{agent, runtime, manifests}
@@ -99,10 +99,10 @@ func (r run) measure(ctx context.Context) (_ figures, err error) {
 	return f, errors.Join(err, <-profiled)
 }
 
-// window measures for a while, in which pods are replaced if churn is set.
+// window measures for the given length, during which pods are replaced if churn is set.
 func (n node) window(ctx context.Context, churn bool, length time.Duration) (figures, error) {
 	already := len(n.agent.seen())
-	before, err := n.take(ctx)
+	before, err := n.sample(ctx)
 	if err != nil {
 		return figures{}, err
 	}
@@ -118,7 +118,7 @@ func (n node) window(ctx context.Context, churn bool, length time.Duration) (fig
 	if err != nil {
 		return figures{}, err
 	}
-	after, err := n.take(ctx)
+	after, err := n.sample(ctx)
 	if err != nil {
 		return figures{}, err
 	}
@@ -136,7 +136,8 @@ func (n node) window(ctx context.Context, churn bool, length time.Duration) (fig
 	return f, nil
 }
 
-// profile writes two profiles of the agent, FILE.profile (CPU) and FILE.allocs, if there is a file.
+// profile writes two profiles of the agent, FILE.profile (CPU) and FILE.allocs. It does
+// nothing if file is empty.
 func (n node) profile(ctx context.Context, file string, length time.Duration) error {
 	if file == "" {
 		return nil
@@ -156,7 +157,7 @@ func (n node) profile(ctx context.Context, file string, length time.Duration) er
 	return errors.Join(errs[:]...)
 }
 
-func (n node) take(ctx context.Context) (s sample, err error) {
+func (n node) sample(ctx context.Context) (s sample, err error) {
 	values, err := n.agent.metrics(ctx, "process_cpu_seconds_total", "process_resident_memory_bytes",
 		"go_memstats_mallocs_total", "go_memstats_alloc_bytes_total")
 	if err != nil {
@@ -167,7 +168,8 @@ func (n node) take(ctx context.Context) (s sample, err error) {
 	return s, err
 }
 
-// delays returns how many milliseconds each pod took from its manifest to its status.
+// delays returns for each written manifest the milliseconds until its pod was reported as
+// running.
 func delays(written, seen []change) (ms []float64) {
 	for _, w := range written {
 		i := slices.IndexFunc(seen, func(c change) bool { return c.pod == w.pod && c.at.After(w.at) })
@@ -178,9 +180,9 @@ func delays(written, seen []change) (ms []float64) {
 	return ms
 }
 
-// await waits until is returns true.
-func await(ctx context.Context, timeout time.Duration, what string, is func() bool) error {
-	for deadline := time.Now().Add(timeout); !is(); {
+// await waits until done returns true.
+func await(ctx context.Context, timeout time.Duration, what string, done func() bool) error {
+	for deadline := time.Now().Add(timeout); !done(); {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("waited %v for %s", timeout, what)
 		}
@@ -191,7 +193,7 @@ func await(ctx context.Context, timeout time.Duration, what string, is func() bo
 	return nil
 }
 
-// pause waits, at most until ctx is done.
+// pause waits for d, or until ctx is done.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

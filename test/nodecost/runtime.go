@@ -25,8 +25,8 @@ const (
 	port         = 8080
 )
 
-// serveRuntime serves a node on the socket until in ends. For each line of in it writes
-// how often each CRI method was called until then.
+// serveRuntime serves a node on the socket until in ends. For each line of in it writes the
+// number of calls of each CRI method so far.
 func serveRuntime(ctx context.Context, socket string, events bool, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -34,10 +34,10 @@ func serveRuntime(ctx context.Context, socket string, events bool, in io.Reader,
 		Images:   []fakecri.Image{{Name: image}},
 		Programs: map[string]fakecri.Program{image: {Ports: []fakecri.Port{{Number: port}}}},
 		Listen:   net.Listen,
-		// Two measurements at a time do not take each other's addresses.
+		// Use different addresses for two measurements at the same time.
 		PodNetwork: netip.PrefixFrom(netip.AddrFrom4([4]byte{127, byte(1 + os.Getpid()%250), 0, 0}), 16),
 		Record:     true,
-		// Without logs the agent would ask for each to be opened again.
+		// Without log files the agent would request that the runtime reopens them.
 		WriteLogs: true,
 	})
 	if err != nil {
@@ -61,7 +61,7 @@ func serveRuntime(ctx context.Context, socket string, events bool, in io.Reader,
 	return errors.Join(errAnswer, <-served)
 }
 
-// answer answers each line of in with the calls so far.
+// answer responds to each line of in with the calls so far.
 func answer(node *fakecri.Node, in io.Reader, out io.Writer) error {
 	encode := json.NewEncoder(out)
 	lines := bufio.NewScanner(in)
@@ -84,7 +84,7 @@ type cri struct {
 	out *json.Decoder
 }
 
-// startRuntime starts this program again, as a runtime.
+// startRuntime starts this program again as the runtime process.
 func startRuntime(ctx context.Context, socket string, events bool) (*cri, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -101,13 +101,13 @@ func startRuntime(ctx context.Context, socket string, events bool) (*cri, error)
 		return nil, err
 	}
 	c := &cri{cmd: cmd, in: in, out: json.NewDecoder(out)}
-	if _, err := c.calls(); err != nil { // it answers when it listens
+	if _, err := c.calls(); err != nil { // it responds when it listens
 		return nil, errors.Join(fmt.Errorf("start the runtime: %w", err), c.stop())
 	}
 	return c, nil
 }
 
-// calls returns how often each method was called so far.
+// calls returns the number of calls of each method so far.
 func (c *cri) calls() (calls map[string]int, err error) {
 	if _, err := io.WriteString(c.in, "calls\n"); err != nil {
 		return nil, err
@@ -116,5 +116,5 @@ func (c *cri) calls() (calls map[string]int, err error) {
 	return calls, err
 }
 
-// stop ends the runtime.
+// stop stops the runtime process.
 func (c *cri) stop() error { return errors.Join(c.in.Close(), c.cmd.Wait()) }

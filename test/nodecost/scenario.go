@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// maxPods is how many pods podsource takes from one folder.
+	// maxPods is the largest number of pods that podsource reads from one folder.
 	maxPods = 1000
 	// replacedASecond is how many pods are replaced each second in the churn scenario.
 	replacedASecond = 5
-	// probesIn10s is how many HTTP probes there are every ten seconds in the probes
-	// scenario, however many pods.
+	// probesIn10s is the number of HTTP probes every ten seconds in the probes scenario,
+	// for any number of pods.
 	probesIn10s = 200
 )
 
-// A scenario is what the node goes through while it is measured.
+// A scenario is the workload of the node during a measurement.
 type scenario struct {
 	name string
-	// events says whether the runtime has an event stream.
+	// events reports whether the runtime has an event stream.
 	events bool
 	probes bool
 	churn  bool
@@ -45,11 +45,11 @@ type folder struct {
 	probes bool
 }
 
-// write writes the manifest of a pod. Another generation is another pod.
+// write writes the manifest of a pod. Another generation defines a different pod.
 func (f folder) write(pod, generation int) error {
 	probes := ""
 	if f.probes {
-		// Two probes a pod.
+		// Each pod has two probes.
 		probe := fmt.Sprintf("{httpGet: {port: %d, path: /}, periodSeconds: %d}", port, max(1, 20*f.pods/probesIn10s))
 		probes = fmt.Sprintf("\n    livenessProbe: %s\n    readinessProbe: %s", probe, probe)
 	}
@@ -66,7 +66,7 @@ spec:
     resources: {requests: {cpu: 1m, memory: 1Mi}}
     volumeMounts: [{name: scratch, mountPath: /scratch}]%s
 `, podName(pod), image, generation, probes)
-	// The agent must never see half a file.
+	// The agent must never read an incomplete file.
 	temporary := filepath.Join(f.path, ".new")
 	if err := os.WriteFile(temporary, []byte(manifest), 0o600); err != nil {
 		return err
@@ -76,8 +76,8 @@ spec:
 
 func podName(pod int) string { return fmt.Sprintf("p%03d", pod) }
 
-// replace replaces pods, one after the other, until the time is over. It returns when
-// each manifest was written.
+// replace replaces pods one after the other until the time is over. It returns the time at
+// which each manifest was written.
 func (f folder) replace(ctx context.Context, length time.Duration) (written []change, err error) {
 	tick := time.NewTicker(time.Second / replacedASecond)
 	defer tick.Stop()
@@ -96,7 +96,7 @@ func (f folder) replace(ctx context.Context, length time.Duration) (written []ch
 	return written, nil
 }
 
-// change is a moment at which something became of a pod.
+// change is the time of a change of a pod.
 type change struct {
 	pod string
 	at  time.Time

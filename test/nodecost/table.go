@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// row is a figure of each run.
+// row is a row of the table: one figure of each run.
 type row struct {
 	name  string
 	value func(figures) (float64, bool)
@@ -45,7 +45,8 @@ func rows(results [][]figures) []row {
 	)
 }
 
-// quantile returns the value that so much of all values is not above.
+// quantile returns the value at this quantile, such as 0.99, or false if there are no
+// values.
 func quantile(values []float64, part float64) (float64, bool) {
 	if len(values) == 0 {
 		return 0, false
@@ -54,8 +55,8 @@ func quantile(values []float64, part float64) (float64, bool) {
 	return sorted[int(part*float64(len(sorted)-1)+0.5)], true
 }
 
-// table shows the median of each figure, with its least and most when there are several
-// runs, and how the last program's compares with the first's.
+// table returns the median of each figure, with minimum and maximum if there are several
+// runs, and the difference of the last program from the first in percent.
 func table(name string, agents []program, results [][]figures) string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 8, 2, ' ', tabwriter.AlignRight)

@@ -151,9 +151,9 @@ func (licences) TearDown(context.Context, volumes.Ref) error { return nil }
 // Usage implements [volumes.Plugin]: the engine measures the folder.
 func (licences) Usage(context.Context, volumes.Ref) (*volumes.Usage, error) { return nil, nil }
 
-// pinning gives each Guaranteed pod that requests whole CPUs CPUs of its own. All other pods
-// share the rest, of which one CPU always stays. It finds its pins again in the annotations of
-// containers.
+// pinning gives each Guaranteed pod that requests whole CPUs CPUs of its own. All other
+// pods share the rest, which always has at least one CPU. After a restart it restores the
+// assignments from the annotations of containers.
 type pinning struct {
 	changed func() // the CPUs of the pods that share have changed
 

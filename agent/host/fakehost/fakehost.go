@@ -15,15 +15,14 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-// The size of the machine, besides its disk.
+// Size of the machine, except its disk.
 const (
 	processors  = 8
 	memoryBytes = 32 << 30
 )
 
-// New returns the machine below node: 8 processors, 32Gi of memory, and the node's disk. Its
-// statistics are those of the node's disk and programs. It has no Waker, Mounter, OOM
-// sources or Run.
+// New returns the host of node: 8 CPUs, 32Gi of memory, and the node's disk. Its statistics are
+// those of the node's disk and programs. It has no Waker, Mounter, OOM sources or Run.
 func New(node *fakecri.Node) *host.Host {
 	return &host.Host{
 		Facts:   func(context.Context) (host.Facts, error) { return facts(node), nil },
@@ -63,8 +62,8 @@ func (d disk) Usage(context.Context) (imagegc.Usage, error) {
 // statistics measures the node's disk and programs.
 type statistics struct{ node *fakecri.Node }
 
-// Node returns the signals of the disk, which holds everything. Memory and processes are
-// unknown: they would take calls of the runtime, which a test may count or have fail.
+// Node returns the signals of the disk, which has everything. Memory and processes are unknown:
+// they would need calls of the runtime, which a test may count or make fail.
 func (s statistics) Node(context.Context) (eviction.NodeStats, error) {
 	u := s.node.DiskUsage()
 	observe := func(signal eviction.Signal, available, capacity uint64) eviction.Observation {
@@ -81,7 +80,7 @@ func (s statistics) Node(context.Context) (eviction.NodeStats, error) {
 	}, nil
 }
 
-// Pods returns what the runtime reports of the pods' sandboxes and containers.
+// Pods returns the runtime's statistics of the pods' sandboxes and containers.
 func (s statistics) Pods(ctx context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error) {
 	all, err := measure(ctx, s.node)
 	var out []eviction.PodStats

@@ -184,7 +184,7 @@ func TestPods_FollowThePrograms(t *testing.T) {
 	})
 }
 
-func TestPods_BesideAnErrorHaveWhatTheRuntimeReturned(t *testing.T) {
+func TestPods_PartialFiguresWithAnError(t *testing.T) {
 	node := newNode(t)
 	h := fakehost.New(node)
 	a := run(t, node, "a", "hog")

@@ -14,8 +14,8 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// Summary returns the figures of the disk and of the pods' programs. What the node uses is
-// the sum of the given pods.
+// Summary returns the figures of the disk and of the pods' programs. The node's usage is the
+// sum of the given pods.
 func (s statistics) Summary(ctx context.Context, pods []*corev1.Pod) (*statsapi.Summary, error) {
 	all, err := measure(ctx, s.node)
 	now := metav1.NewTime(clock.RealClock{}.Now())
@@ -46,8 +46,8 @@ func (s statistics) Summary(ctx context.Context, pods []*corev1.Pod) (*statsapi.
 	return out, nil
 }
 
-// summary returns the figures of a pod that has a sandbox. Containers that have ended count
-// for its ephemeral storage only.
+// summary returns the figures of a pod that has a sandbox. Exited containers only count for its
+// ephemeral storage.
 func (f figures) summary(pod *corev1.Pod, now metav1.Time) statsapi.PodStats {
 	sandbox := f.sandboxes[pod.UID]
 	out := statsapi.PodStats{
@@ -98,14 +98,14 @@ func memory(m *runtimeapi.MemoryUsage) *statsapi.MemoryStats {
 	}
 }
 
-// add adds n to sum, if it is known.
+// add adds n to sum if n is known.
 func add(sum, n *uint64) {
 	if n != nil {
 		*sum += *n
 	}
 }
 
-// value returns a number of the runtime, nil if it has none.
+// value returns a number of the runtime, nil if it is missing.
 func value(v *runtimeapi.UInt64Value) *uint64 {
 	if v == nil {
 		return nil

@@ -21,7 +21,7 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// bed is a node loop with a runtime in memory, a machine and pods written by hand.
+// bed is a node loop with an in-memory runtime and a hand-written machine and pods.
 type bed struct {
 	*nodeloop.Loop
 	node    *fakecri.Node
@@ -46,7 +46,7 @@ func newBed(t *testing.T, images ...fakecri.Image) *bed {
 	h := b.machine.host()
 	h.Stats, h.ImageFS = b.figures, disk{node}
 	b.cfg = nodeloop.Config{
-		NodeName: "node1", Version: "v1.2.3", Runtime: node, Host: h, State: state.Memory(), Pods: b.pods.asked(),
+		NodeName: "node1", Version: "v1.2.3", Runtime: node, Host: h, State: state.Memory(), Pods: b.pods.functions(),
 		Events: b.events, Changed: func() { b.changed.Add(1) }, Logger: slog.New(slog.NewTextHandler(b.log, nil)),
 	}
 	return b
@@ -77,7 +77,7 @@ func (b *bed) start(t *testing.T) (stop func()) {
 	return stop
 }
 
-// wait lets time pass, and then what is due happen.
+// wait advances the time and waits until everything that is due has happened.
 func wait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -86,7 +86,7 @@ func wait(d time.Duration) {
 // ready returns the node's condition Ready.
 func (b *bed) ready() corev1.NodeCondition { return condition(b.Node(), corev1.NodeReady) }
 
-// condition returns a condition of a node, the zero value if there is none.
+// condition returns a condition of a node, the zero value without one.
 func condition(node *corev1.Node, kind corev1.NodeConditionType) corev1.NodeCondition {
 	for _, c := range node.Status.Conditions {
 		if c.Type == kind {

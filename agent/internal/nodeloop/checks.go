@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Names of checks.
+// Names of parts, as in the health checks.
 const (
 	partRuntime    = "runtime"
 	partHost       = "host"
@@ -29,8 +29,8 @@ func (p *parts) init(changed func()) {
 	p.errs = map[string]error{partRuntime: ErrNotAsked}
 }
 
-// record replaces the last error of a part, nil if it has none. A change is reported to
-// Config.Changed without a lock held.
+// record replaces the last error of a part; nil means it has none. It calls Config.Changed on a
+// change, without holding a lock.
 func (p *parts) record(name string, err error) {
 	p.mu.Lock()
 	before := p.errs[name]
@@ -47,8 +47,8 @@ func (p *parts) err(name string) error {
 	return p.errs[name]
 }
 
-// notes returns the last error of a part that works in passes. It is no error of the part:
-// another pass follows.
+// notes returns the last error of a part that works in passes, as a note: the part is not
+// broken, because another pass follows.
 func (p *parts) notes(name string) []string {
 	if err := p.err(name); err != nil {
 		return []string{"the last pass failed: " + err.Error()}
@@ -56,8 +56,8 @@ func (p *parts) notes(name string) []string {
 	return nil
 }
 
-// Checks returns the state of each part, always in the same order: what the others depend
-// on comes first.
+// Checks returns the state of each part in a fixed order. Parts that others depend on come
+// first.
 func (l *Loop) Checks() []Check {
 	return []Check{
 		{Name: partRuntime, Err: l.parts.err(partRuntime)},
@@ -70,32 +70,32 @@ func (l *Loop) Checks() []Check {
 	}
 }
 
-// evictionNotes returns the pressure on the node and what could not be measured.
+// evictionNotes returns the pressure conditions and the measurements that failed.
 func (l *Loop) evictionNotes() (notes []string) {
 	if l.cfg.Host.Stats == nil {
-		return []string{"the host measures nothing: no pod is evicted"}
+		return []string{"the host has no statistics: pods are not evicted"}
 	}
 	for _, c := range l.pressure.conditions() {
 		notes = append(notes, string(c))
 	}
 	if err := l.parts.err(partEviction); err != nil {
-		notes = append(notes, "some figures are missing: "+err.Error())
+		notes = append(notes, "some measurements failed: "+err.Error())
 	}
 	return notes
 }
 
 func (l *Loop) logNotes() []string {
 	if l.logs == nil {
-		return []string{"no folder of pod logs is configured: logs are neither rotated nor removed"}
+		return []string{"no folder for pod logs is configured: logs are neither rotated nor removed"}
 	}
 	return l.parts.notes(partLogs)
 }
 
-// oomNotes returns why sources of OOM kills have failed. It does not call the watcher, which
-// calls its observer with a lock held.
+// oomNotes returns the errors of the sources of OOM kills. It does not call the watcher,
+// because the watcher calls its observer with a lock held.
 func (l *Loop) oomNotes() []string {
 	if l.oom == nil {
-		return []string{"the host has no source of OOM kills: none is reported"}
+		return []string{"the host has no source of OOM kills: OOM kills are not reported"}
 	}
 	if err := l.parts.err(partOOM); err != nil {
 		return []string{err.Error()}

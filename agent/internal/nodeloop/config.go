@@ -28,11 +28,11 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// defaultMaxPods is the kubelet's default of maxPods.
+// defaultMaxPods is the default of MaxPods, as in the kubelet.
 const defaultMaxPods = 110
 
-// Runtime is what the node loop calls of a container runtime. Each part is an interface of
-// the manager that calls it.
+// Runtime is the part of a container runtime that the node loop calls. Each embedded interface
+// is that of the manager that calls it.
 type Runtime interface {
 	StatusService
 	ImageService
@@ -41,7 +41,7 @@ type Runtime interface {
 	logrotate.Runtime
 }
 
-// StatusService returns what the runtime is and whether it is ready, a literal subset of
+// StatusService returns the version and the status of the runtime, a literal subset of
 // cri.RuntimeService.
 type StatusService interface {
 	Version(ctx context.Context, apiVersion string) (*runtimeapi.VersionResponse, error)
@@ -55,8 +55,7 @@ type ImageService interface {
 	imagegc.ImageService
 }
 
-// EventRecorder records events; client-go's recorder implements it. Several goroutines call
-// it.
+// EventRecorder records events; client-go's recorder implements it. Several goroutines call it.
 type EventRecorder interface {
 	eviction.EventRecorder
 	eviction.AnnotatedEventRecorder
@@ -68,53 +67,54 @@ type Config struct {
 	NodeName string
 	// Runtime is the container runtime. Required.
 	Runtime Runtime
-	// Host is the machine. Its Run is called by [Loop.Run]. Required.
+	// Host is the machine. [Loop.Run] calls its Run. Required.
 	Host *host.Host
-	// Pods is what the loop asks of the pod loop. Required.
+	// Pods has the functions of the pod loop that this loop calls. Required.
 	Pods Pods
-	// State keeps what a restarted agent must know: the images that it has pulled, the ages
-	// of images, the position in the kernel's log. Required.
+	// State stores what a restarted agent must know: the images that it has pulled, the ages of
+	// images, the position in the kernel's log. Required.
 	State state.Store
 
-	// Version is the version of the agent, the node's kubeletVersion. Default: unknown.
+	// Version is the version of the agent, reported as the node's kubeletVersion. Default:
+	// unknown.
 	Version string
-	// TakeOver has image garbage collection delete images that others have pulled.
+	// TakeOver makes image garbage collection also delete images that other programs have
+	// pulled.
 	TakeOver bool
-	// PodLogs is the folder of the logs of containers, and ContainerLogs the folder of the
-	// links to them. Without PodLogs logs are neither rotated nor removed; without
-	// ContainerLogs links are not removed.
+	// PodLogs is the folder of container logs, and ContainerLogs the folder of the links to
+	// them. Without PodLogs, logs are neither rotated nor removed; without ContainerLogs, links
+	// are not removed.
 	PodLogs, ContainerLogs string
-	// MaxPods is how many pods the node runs. Default 110.
+	// MaxPods is the largest number of pods on the node. Default 110.
 	MaxPods int
-	// Reserved is what others than pods need of the node. It is subtracted from the capacity.
+	// Reserved is subtracted from the capacity for everything except pods.
 	Reserved corev1.ResourceList
 
 	// Eviction, ImageGC, ContainerGC and Logs are the policies of the managers. Their zero
-	// values are the managers' defaults; those of Eviction have no thresholds.
+	// values select the managers' defaults; for Eviction that means no thresholds.
 	Eviction    eviction.Policy
 	ImageGC     imagegc.Policy
 	ContainerGC containergc.Policy
 	Logs        logrotate.Policy
 
-	// NodeStatus changes each new node before it is returned by [Loop.Node]: it may add
-	// resources, labels, conditions and ports. It gets a copy without its earlier changes. A
-	// condition without times gets them. It does no I/O and does not call the Loop. After a
-	// change of what it would do, call [Loop.Recompute]. Optional.
+	// NodeStatus modifies each new node before [Loop.Node] returns it: it may add resources,
+	// labels, conditions and ports. It gets a copy without its earlier changes. Conditions
+	// without times get them. It must not do I/O or call the Loop. Call [Loop.Recompute] when
+	// its effect would change. Optional.
 	NodeStatus func(*corev1.Node)
 	// Objects, Services and RuntimeHandler are those of [podrunner.Facts]. Default of
-	// RuntimeHandler: each handler of the runtime is a class of its own name. Optional.
+	// RuntimeHandler: each handler of the runtime is a RuntimeClass of the same name. Optional.
 	Objects        podspec.Objects
 	Services       func(namespace string) ([]*corev1.Service, error)
 	RuntimeHandler func(class string) (string, error)
 
-	// Events records events about the node and about pods that are evicted or were hit by an
-	// OOM kill. Optional.
+	// Events records events about the node, evicted pods and pods hit by an OOM kill. Optional.
 	Events EventRecorder
-	// Changed is called, from several goroutines, after what [Loop.Node] or [Loop.Checks]
-	// return has changed. It must not block. Optional.
+	// Changed is called when the result of [Loop.Node] or [Loop.Checks] has changed. It must
+	// not block. Several goroutines call it. Optional.
 	Changed func()
-	// PressureChanged is called after the conditions that [Loop.Admit] decides by have
-	// changed. It must not block. Optional.
+	// PressureChanged is called when the conditions that [Loop.Admit] uses have changed. It
+	// must not block. Optional.
 	PressureChanged func()
 	// Observers are callbacks of the managers. Optional.
 	Observers Observers
@@ -124,62 +124,62 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Pods is what the node loop asks of the pod loop. All functions are required, and may be
-// called by several goroutines. Pods and statuses are not modified.
+// Pods has the functions of the pod loop that the node loop calls. All are required. Several
+// goroutines may call them. Pods and statuses are not modified.
 type Pods struct {
-	// Active returns the pods that may run, with their newest status, as eviction ranks them.
+	// Active returns the pods that may run, with their newest status, for eviction.
 	Active func() []*corev1.Pod
-	// Evict ends a pod and starts to remove what is left of it. It returns when nothing of
-	// the pod runs any more.
+	// Evict stops a pod and starts the removal of its data. It returns when none of the pod's
+	// containers runs.
 	Evict func(context.Context, *corev1.Pod, podworker.KillOptions) error
-	// Observed returns what the runtime shows of each pod.
+	// Observed returns the state of each pod in the runtime.
 	Observed func() []*podcache.Status
-	// Await returns what the runtime shows of a pod, as it was at a time or later.
+	// Await waits until the known state of a pod is at least as new as since, and returns it.
 	Await func(ctx context.Context, pod types.UID, since time.Time) (*podcache.Status, error)
-	// Find returns a pod by its UID, as its source defines it.
+	// Find returns the definition of a pod by its UID.
 	Find func(pod types.UID) (*corev1.Pod, bool)
-	// CleanedUp reports whether nothing of a pod is left in the runtime and in the folder of
-	// logs, and no removal of it is under way.
+	// CleanedUp reports whether a pod has nothing left in the runtime and among the logs, and
+	// is not being removed.
 	CleanedUp func(pod types.UID) bool
-	// ContentRemovable and RuntimeRemovable report what
-	// [containergc.PodState].ShouldPodContentBeRemoved and ShouldPodRuntimeBeRemoved do. Both
-	// are false for pods that the pod loop removes itself.
+	// ContentRemovable and RuntimeRemovable are the methods ShouldPodContentBeRemoved and
+	// ShouldPodRuntimeBeRemoved of [containergc.PodState]. Both return false for pods that the
+	// pod loop removes itself.
 	ContentRemovable, RuntimeRemovable func(pod types.UID) bool
 	// RunHook runs a hook of a container and records its failure.
 	RunHook func(context.Context, lifecycle.Hook)
-	// Ready returns nil once every source of pods has answered and the runtime was listed
-	// once. Before that nothing is removed and no threshold is looked at.
+	// Ready returns nil once every source of pods has called set and the runtime was listed
+	// once. Before that, nothing is removed and no threshold is evaluated.
 	Ready func() error
-	// RuntimeHealth returns why what the runtime shows may be out of date: PLEG's health.
+	// RuntimeHealth returns the PLEG's health: an error if the known state of the runtime may
+	// be outdated.
 	RuntimeHealth func() error
 }
 
-// Observers are optional callbacks of the managers. They must not block, and therefore not
-// call the methods of the Loop that wait for others.
+// Observers are optional callbacks of the managers. They must not block, and must not call
+// methods of the Loop that may block.
 type Observers struct {
 	Eviction    eviction.Observer
 	ImageGC     imagegc.Observer
 	ContainerGC containergc.Observer
 	Logs        logrotate.Observer
 	OOM         oomwatch.Observer
-	// Killed is called for each OOM kill, after the event about it. [Loop.Victim] finds its
-	// pod and container.
+	// Killed is called for each OOM kill, after its event was recorded. [Loop.Victim] returns
+	// its pod and container.
 	Killed func(oomwatch.Kill)
 }
 
 // Check is the state of one part.
 type Check struct {
 	Name string
-	// Err is why the part cannot do its work; nil if it can.
+	// Err is why the part does not work, nil if it works.
 	Err error
-	// Fatal reports that only a restart of the agent can help.
+	// Fatal reports whether only a restart of the agent can help.
 	Fatal bool
-	// Notes are worth knowing although Err is nil.
+	// Notes are details worth knowing although Err is nil.
 	Notes []string
 }
 
-// Validate reports every problem with c, joined. Policies are checked by their managers in
-// [New].
+// Validate reports every problem with c, joined. [New] reports the problems with policies.
 func (c Config) Validate() error {
 	var errs []error
 	required := func(name string, missing bool) {
@@ -214,6 +214,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// withDefaults returns c with the defaults of the fields that are not set.
 func (c Config) withDefaults() Config {
 	if c.MaxPods == 0 {
 		c.MaxPods = defaultMaxPods

@@ -15,11 +15,11 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// newContainerGC makes the manager that removes containers that have ended, all but the
-// last of a name, and logs without a pod.
+// newContainerGC creates the manager that removes exited containers, except the newest of each
+// name, and logs without a pod.
 func (l *Loop) newContainerGC() (err error) {
 	observer := l.cfg.Observers.ContainerGC
-	observer.Collected = then2(func(_ containergc.Result, err error) { l.parts.record(partContainers, err) }, observer.Collected)
+	observer.Collected = chain2(func(_ containergc.Result, err error) { l.parts.record(partContainers, err) }, observer.Collected)
 	cfg := containergc.Config{
 		Runtime:      l.cfg.Runtime,
 		Remover:      l.cfg.Runtime,
@@ -42,12 +42,13 @@ func (l *Loop) newContainerGC() (err error) {
 	return err
 }
 
-// isUpToDate reports whether all pods are known, and what the runtime has of them.
+// isUpToDate reports whether all pods and their state in the runtime are known.
 func (l *Loop) isUpToDate() bool {
 	return l.cfg.Pods.Ready() == nil && l.cfg.Pods.RuntimeHealth() == nil
 }
 
-// snapshot returns what the pod loop has observed: all that this agent may remove.
+// snapshot returns the sandboxes and containers that the pod loop has observed. Only these may
+// be removed by this agent.
 func (l *Loop) snapshot(context.Context) (s containergc.Snapshot, _ error) {
 	for _, pod := range l.cfg.Pods.Observed() {
 		for _, sandbox := range pod.Sandboxes {
@@ -60,13 +61,13 @@ func (l *Loop) snapshot(context.Context) (s containergc.Snapshot, _ error) {
 	return s, nil
 }
 
-// podState answers the questions of container garbage collection through the pod loop.
+// podState implements [containergc.PodState] with the pod loop.
 type podState struct{ pods Pods }
 
 // ShouldPodContentBeRemoved reports whether the containers of a pod may be removed.
 func (s podState) ShouldPodContentBeRemoved(uid types.UID) bool { return s.pods.ContentRemovable(uid) }
 
-// ShouldPodRuntimeBeRemoved reports whether nothing of a pod runs or will run.
+// ShouldPodRuntimeBeRemoved reports whether no container of a pod runs or will run.
 func (s podState) ShouldPodRuntimeBeRemoved(uid types.UID) bool { return s.pods.RuntimeRemovable(uid) }
 
 // preStop runs the preStop hook of a container in an unknown state.
@@ -86,7 +87,8 @@ func (l *Loop) preStop(ctx context.Context, c containergc.Container) error {
 	return nil
 }
 
-// addressOf returns the address of a pod. A pod in the node's network has the node's.
+// addressOf returns the IP address of a pod, which is the node's if the pod uses the host
+// network.
 func (l *Loop) addressOf(uid types.UID) string {
 	ip := ""
 	if addresses := l.machine.now().Addresses; len(addresses) > 0 {
@@ -98,7 +100,7 @@ func (l *Loop) addressOf(uid types.UID) string {
 	return ip
 }
 
-// observed returns what the runtime shows of a pod, nil if that is nothing.
+// observed returns the state of a pod in the runtime, nil if the runtime does not have it.
 func (l *Loop) observed(uid types.UID) *podcache.Status {
 	for _, s := range l.cfg.Pods.Observed() {
 		if s.UID == uid {

@@ -67,8 +67,8 @@ func TestContainerGC_NothingBeforeReady(t *testing.T) {
 	}
 }
 
-// What the removal of an evicted pod has left is removed, with its logs and their links. The
-// pod's namesake stays.
+// The remaining data of an evicted pod is removed, with its logs and their links. Another pod
+// of the same name is not affected.
 func TestContainerGC_LeftoversOfAnEvictedPod(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestContainerGC_LeftoversOfAnEvictedPod(t *testing.T) {
 	})
 }
 
-func TestContainerGC_WithoutPodLogsNoLogIsTouched(t *testing.T) {
+func TestContainerGC_WithoutPodLogsNoLogIsRemoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -111,11 +111,11 @@ func TestContainerGC_WithoutPodLogsNoLogIsTouched(t *testing.T) {
 		left, err := os.ReadDir(links)
 		require.NoError(t, err)
 		require.Len(t, left, 1)
-		require.Equal(t, []string{"no folder of pod logs is configured: logs are neither rotated nor removed"}, b.check(t, "logs").Notes)
+		require.Equal(t, []string{"no folder for pod logs is configured: logs are neither rotated nor removed"}, b.check(t, "logs").Notes)
 	})
 }
 
-func TestContainerGC_AFailedPass(t *testing.T) {
+func TestContainerGC_FailedPass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)

@@ -1,69 +1,69 @@
-// Package nodeloop does what an agent does for its node as a whole: it reports what the node
-// is, and keeps it usable whatever pods do to it.
+// Package nodeloop manages the node of an agent: it reports the node's status and keeps the
+// node usable.
 //
 // # What it does
 //
-// A [Loop] asks the runtime for its state and the host for its facts, and computes the node
-// from both ([Loop.Node]). It evicts pods before the node lacks something, deletes unused
-// images, removes containers that have ended and logs without a pod, rotates logs, and
-// reports OOM kills of the kernel. Who removes what:
+// A [Loop] gets the runtime's status and the host's facts, and computes the node from both
+// ([Loop.Node]). It evicts pods before the node runs out of a resource, deletes unused images,
+// removes exited containers and logs without a pod, rotates logs, and reports OOM kills of the
+// kernel. Each part removes different data:
 //
-//	pod loop     everything that is left of a pod that no source defines any more, or that
-//	             was evicted
-//	containers   containers that have ended of pods that a source defines, all but the last
-//	             of a name; folders of logs without a pod
+//	pod loop     all data of pods that no source defines any more, or that were evicted
+//	containers   exited containers of pods that a source defines, except the newest of each
+//	             name; log folders without a pod
 //	images       images that the agent has pulled and that nothing uses
-//	logs         old lines of running containers
-//	eviction     pods, when all that is not enough
+//	logs         old log lines of running containers
+//	eviction     pods, if the other parts do not free enough
 //
 // # What you supply
 //
-// A runtime, a host, a store, and what the loop asks of the pod loop ([Pods]). Each
-// capability that the host lacks disables what needs it: without statistics no pod is
-// evicted and there is no summary, without the filesystem of images they are not deleted for
-// space, without sources of OOM kills none is reported. Without a folder of pod logs logs are
+// You supply a runtime, a host, a store, and the functions of the pod loop ([Pods]). A missing
+// capability of the host disables what depends on it. Without statistics, no pod is evicted and
+// there is no summary. Without the image filesystem, images are not deleted to free space.
+// Without sources of OOM kills, none is reported. Without a folder for pod logs, logs are
 // neither rotated nor removed.
 //
 // # What it guarantees
 //
-//  1. Before every source of pods has answered and the runtime was listed once, no threshold
-//     is looked at and nothing is removed.
-//  2. The node is not ready when the runtime has been away for 30 s, and at once when the
-//     runtime reports a problem. A runtime that hangs is noticed within 11 s.
-//  3. [Loop.Node] returns the same pointer until something has changed. Config.NodeStatus
-//     gets a copy without its earlier changes: what it does not add any more disappears.
-//  4. An image that others have brought to the runtime is not deleted. A restarted agent knows
-//     which images it has pulled.
-//  5. An OOM kill is reported once, also over restarts. The report waits for up to 10 s until
-//     the runtime shows the container that was hit. A kill in a pod of another agent is not
+//  1. Before every source of pods has called set and the runtime was listed once, no threshold
+//     is evaluated and nothing is removed.
+//  2. The node becomes not ready when the runtime has not responded for 30 s, and at once when
+//     the runtime reports a problem. A runtime that hangs is detected within 11 s.
+//  3. [Loop.Node] returns the same pointer until the node has changed. Config.NodeStatus gets
+//     a copy without its earlier changes: what it no longer adds disappears.
+//  4. An image that another program has pulled is not deleted. A restarted agent knows which
+//     images it has pulled.
+//  5. An OOM kill is reported once, even over restarts. The report waits up to 10 s until the
+//     runtime shows the container that was hit. A kill in a pod of another agent is not
 //     reported.
-//  6. An idle loop asks the runtime 7.5 times a minute for its state and once for images and
-//     containers.
+//  6. An idle loop requests the runtime's status 7.5 times a minute, and the images and
+//     containers once a minute.
 //
 // # Goroutines and locking
 //
-// New starts nothing. [Loop.Run] runs each part on a goroutine and joins all. All methods may
-// be called by several goroutines, also from callbacks; only [Loop.AwaitNode], [Loop.Plan],
-// [Loop.Ranks] and [Loop.Summary] wait for others. Config.NodeStatus is called with a lock
-// held, and must not call the loop. Other callbacks are made without a lock of the loop. Those of package oomwatch are made with a lock of the watcher; no method of the loop
-// needs that lock.
+// New starts nothing. [Loop.Run] runs each part in a goroutine and joins them all. All methods
+// may be called by several goroutines and from callbacks. Only [Loop.AwaitNode], [Loop.Plan],
+// [Loop.Ranking] and [Loop.Summary] may block. Config.NodeStatus is called with a lock held and
+// must not call the Loop. No other callback is called with a lock of the Loop held. Callbacks
+// of package oomwatch are called with a lock of its watcher held, which no method of the Loop
+// needs.
 //
 // # Differences from the kubelet
 //
-//   - The kubelet asks the runtime for its state every 5 s with a patience of two minutes; here
-//     every 8 s with a patience of 3 s, every 2 s while there is a problem, and at once when
-//     relists begin or end to fail.
-//   - The kubelet deletes all unused images; here only those that the agent has
-//     pulled, unless Config.TakeOver is set.
-//   - For a lack of disk space the kubelet deletes all unused images; here as many as are
+//   - The kubelet gets the runtime's status every 5 s with a timeout of two minutes. Here it is
+//     every 8 s with a timeout of 3 s, every 2 s while there is a problem, and at once when
+//     relists start or stop failing.
+//   - The kubelet deletes all unused images; here only images that the agent has pulled are
+//     deleted, unless Config.TakeOver is set.
+//   - When disk space is short, the kubelet deletes all unused images; here only as many as
 //     needed.
-//   - The layer of an evicted pod counts as being freed for 5 s after its removal, because
+//   - The layer of an evicted pod counts as not yet freed for 5 s after its removal, because
 //     containerd deletes layers in the background.
 //
-// The managers list their own.
+// Each manager lists its own differences.
 //
 // # Testing your code with it
 //
-// The loop works in a testing/synctest bubble with a fakecri.Node as the runtime and a
-// host.Host written by hand, as in the tests of this package.
+// Run the loop in a testing/synctest bubble with a fakecri.Node as the runtime and a
+// hand-written host.Host, as the tests of this package do.
 package nodeloop

@@ -18,7 +18,7 @@ import (
 // killer evicts pods through the pod loop.
 type killer struct{ pods Pods }
 
-// Kill ends a pod and returns when nothing of it runs.
+// Kill stops a pod and returns when none of its containers runs.
 func (k killer) Kill(ctx context.Context, pod *corev1.Pod, e eviction.Eviction) error {
 	if defined, ok := k.pods.Find(pod.UID); ok {
 		pod = defined // Pods.Active may have returned a changed copy
@@ -27,8 +27,8 @@ func (k killer) Kill(ctx context.Context, pod *corev1.Pod, e eviction.Eviction) 
 	return k.pods.Evict(ctx, pod, podworker.KillOptions{Evict: true, Grace: &grace, StatusFn: e.Apply})
 }
 
-// imageReclaim deletes as many unused images as are needed, and leaves the others for later
-// pods. How many inodes an image takes is unknown: for inodes all unused images go.
+// imageReclaim deletes as many unused images as needed, and keeps the others for later pods.
+// The number of inodes of an image is unknown, so to free inodes it deletes all unused images.
 type imageReclaim struct{ images *imagegc.Manager }
 
 // DeleteUnusedImages deletes images that no container uses.
@@ -40,22 +40,22 @@ func (r imageReclaim) DeleteUnusedImages(ctx context.Context, need eviction.Recl
 	return r.images.DeleteUnusedImages(ctx)
 }
 
-// layersLinger is how long after the removal of a container its layer may still be on the
+// layerRemovalDelay is how long after the removal of a container its layer may still be on the
 // disk: containerd deletes layers in the background.
-const layersLinger = 5 * time.Second
+const layerRemovalDelay = 5 * time.Second
 
 // cleanup reports when an evicted pod has freed the disk.
 type cleanup struct {
 	cleanedUp func(types.UID) bool
 	clock     clock.PassiveClock
-	at        map[types.UID]time.Time // since when nothing of a pod is left
+	at        map[types.UID]time.Time // when each pod was found to be cleaned up
 }
 
-// done reports whether nothing of a pod is left on the disk, for layersLinger. One step of
-// the eviction manager at a time calls it, until it returns true or 30 s are over.
+// done reports whether a pod has been cleaned up for layerRemovalDelay. Only one step of the
+// eviction manager at a time calls it, until it returns true or 30 s have passed.
 func (c *cleanup) done(uid types.UID) bool {
 	now := c.clock.Now()
-	maps.DeleteFunc(c.at, func(_ types.UID, at time.Time) bool { return now.Sub(at) > time.Minute }) // not asked about again
+	maps.DeleteFunc(c.at, func(_ types.UID, at time.Time) bool { return now.Sub(at) > time.Minute }) // the manager does not ask about it again
 	if !c.cleanedUp(uid) {
 		delete(c.at, uid)
 		return false
@@ -63,5 +63,5 @@ func (c *cleanup) done(uid types.UID) bool {
 	if _, known := c.at[uid]; !known {
 		c.at[uid] = now
 	}
-	return now.Sub(c.at[uid]) >= layersLinger
+	return now.Sub(c.at[uid]) >= layerRemovalDelay
 }

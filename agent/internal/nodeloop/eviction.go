@@ -14,11 +14,11 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
-// newEviction makes the manager that ends pods before the node lacks something.
+// newEviction creates the manager that evicts pods before the node runs out of a resource.
 func (l *Loop) newEviction() (err error) {
 	observer := l.cfg.Observers.Eviction
-	observer.Evaluated = then2(l.evaluated, observer.Evaluated)
-	observer.ConditionsChanged = then(func([]corev1.NodeConditionType) { l.cfg.PressureChanged() }, observer.ConditionsChanged)
+	observer.Evaluated = chain2(l.evaluated, observer.Evaluated)
+	observer.ConditionsChanged = chain(func([]corev1.NodeConditionType) { l.cfg.PressureChanged() }, observer.ConditionsChanged)
 	observer.Evicted = func(pod *corev1.Pod, e eviction.Eviction, took time.Duration, err error) {
 		l.logEvicted(pod, e, took, err)
 		if next := l.cfg.Observers.Eviction.Evicted; next != nil {
@@ -27,7 +27,7 @@ func (l *Loop) newEviction() (err error) {
 	}
 	left := &cleanup{cleanedUp: l.cfg.Pods.CleanedUp, clock: l.cfg.Clock, at: map[types.UID]time.Time{}}
 	cfg := eviction.Config{
-		Stats:       l.gate(),
+		Stats:       l.evictionStats(),
 		Pods:        l.cfg.Pods.Active,
 		Killer:      killer{l.cfg.Pods},
 		Policy:      l.cfg.Eviction,
@@ -48,7 +48,7 @@ func (l *Loop) newEviction() (err error) {
 	return err
 }
 
-// logEvicted logs an eviction. The manager logs those that have failed.
+// logEvicted logs a successful eviction. The manager logs the failed ones.
 func (l *Loop) logEvicted(pod *corev1.Pod, e eviction.Eviction, took time.Duration, err error) {
 	if err == nil {
 		l.cfg.Logger.Info("evicted a pod", "pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID,
@@ -56,21 +56,22 @@ func (l *Loop) logEvicted(pod *corev1.Pod, e eviction.Eviction, took time.Durati
 	}
 }
 
-// Ended has eviction measure the node again: a pod has ended or was removed.
+// Ended makes eviction measure the node again, because a pod has ended or was removed.
 func (l *Loop) Ended() { l.eviction.Trigger() }
 
-// Admit refuses pods that the node has too little for.
+// Admit refuses pods while the node is under pressure.
 func (l *Loop) Admit(ctx context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 	return l.eviction.Admit(ctx, attrs)
 }
 
-// pressure is the last decision about evictions.
+// pressure stores the last eviction decision.
 type pressure struct {
 	mu   sync.Mutex
 	last eviction.Decision
 }
 
-// evaluated records a decision. The node is computed again if other conditions hold.
+// evaluated records a decision. It triggers an update of the node if the conditions have
+// changed.
 func (l *Loop) evaluated(d eviction.Decision, err error) {
 	l.pressure.mu.Lock()
 	before := l.pressure.last.Conditions
@@ -78,7 +79,7 @@ func (l *Loop) evaluated(d eviction.Decision, err error) {
 	l.pressure.mu.Unlock()
 	l.parts.record(partEviction, err)
 	if !slices.Equal(before, d.Conditions) {
-		l.renew.Trigger()
+		l.nodeLoop.Trigger()
 	}
 }
 
@@ -90,30 +91,30 @@ func (p *pressure) decision() eviction.Decision {
 
 func (p *pressure) conditions() []corev1.NodeConditionType { return p.decision().Conditions }
 
-// gate returns the statistics of the host for decisions about evictions. They are unknown
-// until Pods.Ready returns nil: an agent that has just started does not know the pods that
-// use the node, and would refuse or evict the wrong ones. Without host.Host.Stats they are
-// always unknown.
-func (l *Loop) gate() gatedStats { return gatedStats{l.cfg.Host.Stats, l.cfg.Pods.Ready} }
+// evictionStats returns the statistics of the host for eviction decisions. They are unknown
+// until Pods.Ready returns nil: an agent that has just started does not know all pods of the
+// node yet, and would refuse or evict the wrong ones. Without host.Host.Stats they are always
+// unknown.
+func (l *Loop) evictionStats() readyStats { return readyStats{l.cfg.Host.Stats, l.cfg.Pods.Ready} }
 
-type gatedStats struct {
+type readyStats struct {
 	stats host.Stats // may be nil
 	ready func() error
 }
 
-func (g gatedStats) open() bool { return g.stats != nil && g.ready() == nil }
+func (g readyStats) isAvailable() bool { return g.stats != nil && g.ready() == nil }
 
-// Node returns what is known of the node.
-func (g gatedStats) Node(ctx context.Context) (eviction.NodeStats, error) {
-	if !g.open() {
+// Node returns the statistics of the node, empty while they are unknown.
+func (g readyStats) Node(ctx context.Context) (eviction.NodeStats, error) {
+	if !g.isAvailable() {
 		return eviction.NodeStats{}, nil
 	}
 	return g.stats.Node(ctx)
 }
 
-// Pods returns what is known of pods.
-func (g gatedStats) Pods(ctx context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error) {
-	if !g.open() {
+// Pods returns the statistics of pods, nil while they are unknown.
+func (g readyStats) Pods(ctx context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error) {
+	if !g.isAvailable() {
 		return nil, nil
 	}
 	return g.stats.Pods(ctx, pods)

@@ -101,7 +101,7 @@ func TestEviction_NothingBeforeReady(t *testing.T) {
 	})
 }
 
-// Before a pod has to go, unused images do, and no more of them than are needed.
+// Unused images are deleted before a pod is evicted, and only as many as needed.
 func TestEviction_DeletesImagesFirst(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -153,7 +153,7 @@ func planned(t *testing.T, b *bed) []eviction.ReclaimPlan {
 	return plan.Eviction.Reclaim
 }
 
-// What an evicted pod has left counts as being freed until nothing of it was seen for 5 s:
+// The space of an evicted pod counts as not yet freed until 5 s after nothing of it was found:
 // no other pod is evicted for the same space.
 func TestEviction_LeftoversOfAnEvictedPod(t *testing.T) {
 	t.Parallel()
@@ -181,7 +181,8 @@ func TestEviction_LeftoversOfAnEvictedPod(t *testing.T) {
 	})
 }
 
-// A pod that comes back while its leftovers linger, and one that never goes.
+// One pod is defined again while its old data is being removed, and the data of another one is
+// never removed.
 func TestEviction_LeftoversThatStay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -200,7 +201,7 @@ func TestEviction_LeftoversThatStay(t *testing.T) {
 	})
 }
 
-func TestEviction_AKillThatFails(t *testing.T) {
+func TestEviction_FailedKill(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -218,7 +219,7 @@ func TestEviction_AKillThatFails(t *testing.T) {
 	})
 }
 
-func TestEviction_FiguresThatAreMissing(t *testing.T) {
+func TestEviction_MissingStatistics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -226,7 +227,7 @@ func TestEviction_FiguresThatAreMissing(t *testing.T) {
 		b.figures.err = errors.New("no meminfo")
 		b.start(t)
 		before := b.changed.Load()
-		require.Equal(t, []string{"some figures are missing: measure the node: no meminfo"}, b.check(t, "eviction").Notes)
+		require.Equal(t, []string{"some measurements failed: measure the node: no meminfo"}, b.check(t, "eviction").Notes)
 		require.NoError(t, b.check(t, "eviction").Err)
 		b.figures.change(func(f *figures) { f.err = nil })
 		wait(11 * time.Second)
@@ -249,7 +250,7 @@ func TestRanking_OrdersPodsForEachThreshold(t *testing.T) {
 		require.Equal(t, map[eviction.Signal]int{eviction.NodeFSAvailable: 1}, ranking.Places("large"))
 		require.Equal(t, map[eviction.Signal]int{eviction.NodeFSAvailable: 2}, ranking.Places("small"))
 		require.Empty(t, ranking.Places("other"))
-		require.Regexp(t, `^number 1 of 2 to be evicted when nodefs.available runs short \(nodefs.available<10%, nodefs.available<1Gi; [0-9.]+Gi available\): `+
+		require.Regexp(t, `^number 1 of 2 in the eviction order for nodefs.available \(nodefs.available<10%, nodefs.available<1Gi; [0-9.]+Gi available\): `+
 			`priority 0, QoS class BestEffort, uses 50Gi and requests 0$`, ranking.Words("large"))
 
 		b.figures.change(func(f *figures) { f.err = errors.New("no meminfo") })

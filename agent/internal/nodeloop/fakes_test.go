@@ -192,7 +192,7 @@ func (p *fakePods) evictedPods() (names []string) {
 	return names
 }
 
-func (p *fakePods) asked() nodeloop.Pods {
+func (p *fakePods) functions() nodeloop.Pods {
 	under := func(f func()) { p.mu.Lock(); defer p.mu.Unlock(); f() }
 	return nodeloop.Pods{
 		Active:   func() (pods []*corev1.Pod) { under(func() { pods = slices.Clone(p.active) }); return },

@@ -8,11 +8,11 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-// newImageGC makes the manager that deletes unused images. Images that this agent has not
-// pulled stay, unless Config.TakeOver is set.
+// newImageGC creates the manager that deletes unused images. It keeps images that this agent
+// has not pulled, unless Config.TakeOver is set.
 func (l *Loop) newImageGC() (err error) {
 	observer := l.cfg.Observers.ImageGC
-	observer.Collected = then2(func(_ imagegc.Result, err error) { l.parts.record(partImages, err) }, observer.Collected)
+	observer.Collected = chain2(func(_ imagegc.Result, err error) { l.parts.record(partImages, err) }, observer.Collected)
 	cfg := imagegc.Config{
 		Images:   l.puller,
 		Runtime:  imageUsers{l},
@@ -33,14 +33,13 @@ func (l *Loop) newImageGC() (err error) {
 	return err
 }
 
-// Images returns the image service through which pods' images must be pulled: it records
-// what the agent has pulled.
+// Images returns the image service for pulls. It records which images the agent has pulled.
 func (l *Loop) Images() *Puller { return l.puller }
 
-// Leases returns the manager that deletes images, which keeps those with a lease.
+// Leases returns the image garbage collector. It keeps images with a lease.
 func (l *Loop) Leases() *imagegc.Manager { return l.imageGC }
 
-// imageUsers are the containers of the whole runtime, those of other agents included.
+// imageUsers returns the containers of the whole runtime, including those of other agents.
 type imageUsers struct{ loop *Loop }
 
 // ListContainers lists containers in the runtime.
@@ -48,8 +47,8 @@ func (u imageUsers) ListContainers(ctx context.Context, filter *runtimeapi.Conta
 	return u.loop.cfg.Runtime.ListContainers(ctx, filter)
 }
 
-// ContainerStatus returns the status of a container. The runtime is not asked for those that
-// the pod loop has observed: their image never changes.
+// ContainerStatus returns the status of a container. For containers that the pod loop has
+// observed it does not call the runtime, because their image never changes.
 func (u imageUsers) ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
 	for _, pod := range u.loop.cfg.Pods.Observed() {
 		for _, c := range pod.Containers {

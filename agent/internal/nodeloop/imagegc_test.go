@@ -79,7 +79,7 @@ func TestImageGC_LeasedImagesStay(t *testing.T) {
 }
 
 // A pass that fails is a note: another one follows.
-func TestImageGC_APassThatFails(t *testing.T) {
+func TestImageGC_FailedPass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -96,8 +96,8 @@ func TestImageGC_APassThatFails(t *testing.T) {
 	})
 }
 
-// The images of containers that the pod loop has observed are not asked for again.
-func TestImageGC_AsksOnlyAboutContainersOfOthers(t *testing.T) {
+// The runtime is not called for the images of containers that the pod loop has observed.
+func TestImageGC_RequestsOnlyContainersOfOtherAgents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -114,7 +114,7 @@ func TestImageGC_AsksOnlyAboutContainersOfOthers(t *testing.T) {
 	})
 }
 
-// preferences returns which of the images would go.
+// preferences returns which of the images would be deleted.
 func deletable(t *testing.T, b *bed) (names []string) {
 	t.Helper()
 	plan, err := b.Plan(t.Context())
@@ -148,13 +148,13 @@ func TestPuller_RemembersOverRestarts(t *testing.T) {
 		require.NoError(t, b.cfg.State.Put(t.Context(), "images-pulled.json", []byte("{")))
 		b.make(t)
 		b.pull(t, "demo/another:1") // before Run: the record is read first
-		require.Equal(t, 1, b.log.count("could not read which images the agent has pulled"))
+		require.Equal(t, 1, b.log.count("could not read the record of pulled images"))
 		require.Equal(t, []string{"docker.io/demo/another:1"}, deletable(t, b), "what is unknown belongs to others")
 	})
 }
 
-// Names change their image in the runtime by other means than the agent.
-func TestPuller_NamesThatAppearByOtherMeans(t *testing.T) {
+// Another program changes the images that names refer to in the runtime.
+func TestPuller_ImagesPulledByOtherPrograms(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -179,7 +179,7 @@ func TestPuller_NamesThatAppearByOtherMeans(t *testing.T) {
 	})
 }
 
-func TestPuller_OneQuestionForEachPull(t *testing.T) {
+func TestPuller_OneStatusRequestPerPull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -191,7 +191,7 @@ func TestPuller_OneQuestionForEachPull(t *testing.T) {
 
 		require.NoError(t, b.node.Fail("ImageStatus", fakecri.Fault{Times: 1, Err: errors.New("busy")}))
 		_, err := b.Images().PullImage(t.Context(), &runtimeapi.ImageSpec{Image: "demo/own:1"}, nil, nil)
-		require.EqualError(t, err, "look for image demo/own:1 before its pull: busy")
+		require.EqualError(t, err, "get status of image demo/own:1 before its pull: busy")
 		require.NoError(t, b.node.Fail("PullImage", fakecri.Fault{Times: 1, Err: errors.New("no such image")}))
 		_, err = b.Images().PullImage(t.Context(), &runtimeapi.ImageSpec{Image: "demo/unknown:1"}, nil, nil)
 		require.EqualError(t, err, "no such image")
@@ -206,20 +206,20 @@ func (readOnly) Put(context.Context, string, []byte) error {
 	return errors.New("read-only file system")
 }
 
-func TestPuller_ARecordThatCannotBeSaved(t *testing.T) {
+func TestPuller_RecordCannotBeSaved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		b.cfg.State = readOnly{state.Memory()}
 		b.start(t)
 		b.pull(t, "demo/own:1")
-		require.Equal(t, 1, b.log.count("could not save which images the agent has pulled"))
+		require.Equal(t, 1, b.log.count("could not save the record of pulled images"))
 		require.Equal(t, []string{"docker.io/demo/own:1"}, deletable(t, b), "until the next start")
 	})
 }
 
-// A list of one image does not show that the others are gone.
-func TestPuller_AListWithAFilter(t *testing.T) {
+// A list of one image does not mean that the others were removed.
+func TestPuller_ListWithFilter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)

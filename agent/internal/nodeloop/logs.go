@@ -8,14 +8,14 @@ import (
 	"github.com/kubeparts/kubeparts/containergc/logrotate"
 )
 
-// newLogRotation makes the manager that limits the logs of running containers. Without a
-// folder of pod logs it makes none.
+// newLogRotation creates the manager that limits the log size of running containers, if
+// Config.PodLogs is set.
 func (l *Loop) newLogRotation() (err error) {
 	if l.cfg.PodLogs == "" {
 		return nil
 	}
 	observer := l.cfg.Observers.Logs
-	observer.Checked = then2(func(_ logrotate.Result, err error) { l.parts.record(partLogs, err) }, observer.Checked)
+	observer.Checked = chain2(func(_ logrotate.Result, err error) { l.parts.record(partLogs, err) }, observer.Checked)
 	l.logs, err = logrotate.New(logrotate.Config{
 		Runtime:  l.cfg.Runtime,
 		Running:  l.runningLogs,

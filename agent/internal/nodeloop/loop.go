@@ -19,11 +19,11 @@ import (
 	"github.com/kubeparts/kubeparts/internal/loop"
 )
 
-// errRunsOnce is returned by a second [Loop.Run].
-var errRunsOnce = errors.New("a node loop runs once")
+// errRunsOnce is returned when [Loop.Run] is called a second time.
+var errRunsOnce = errors.New("the node loop can run only once")
 
-// Loop keeps a node usable and reports what it is. Make it with New; all methods may be
-// called by several goroutines. What they return is shared and must not be modified.
+// Loop keeps a node usable and reports its status. Create it with [New]. All methods may be
+// called by several goroutines. Their results are shared and must not be modified.
 type Loop struct {
 	cfg       Config
 	reference *corev1.ObjectReference // of the node, for events
@@ -35,8 +35,8 @@ type Loop struct {
 	pressure pressure
 	parts    parts
 
-	// ask asks the runtime for its state, and renew computes the node.
-	ask, renew *loop.Loop
+	// runtimeLoop gets the runtime's status, and nodeLoop computes the node.
+	runtimeLoop, nodeLoop *loop.Loop
 
 	eviction    *eviction.Manager
 	puller      *Puller
@@ -50,7 +50,7 @@ type Loop struct {
 	plan       *shared[Plan]
 }
 
-// New returns a Loop that has started nothing. The error reports every problem with c.
+// New returns a Loop. It starts nothing. The error reports every problem with c.
 func New(c Config) (*Loop, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -61,10 +61,10 @@ func New(c Config) (*Loop, error) {
 		reference: &corev1.ObjectReference{
 			APIVersion: "v1", Kind: "Node", Name: c.NodeName, UID: types.UID(c.NodeName),
 		},
-		ask:     loop.New(c.Clock),
-		renew:   loop.New(c.Clock),
-		machine: machine{facts: c.Host.Facts, clock: c.Clock},
-		puller:  newPuller(c.Runtime, c.State, c.Logger),
+		runtimeLoop: loop.New(c.Clock),
+		nodeLoop:    loop.New(c.Clock),
+		machine:     machine{facts: c.Host.Facts, clock: c.Clock},
+		puller:      newPuller(c.Runtime, c.State, c.Logger),
 	}
 	l.parts.init(c.Changed)
 	l.node.init(c.NodeName, c.Clock.Now())
@@ -83,13 +83,13 @@ func New(c Config) (*Loop, error) {
 	return l, nil
 }
 
-// Run serves until ctx is done, and returns nil then. If a part fails earlier, all are
-// stopped, and the error names the part. A Loop runs once.
+// Run serves until ctx is done and then returns nil. If a part fails earlier, Run stops all
+// parts and returns an error that names the part. A Loop runs once.
 //
 // The parts are host, runtime, node, eviction, images, containers, logs and oom. The host
-// starts first and stops last, because the others use it. The others start and stop at the
-// same time, because each works without the rest. When ctx is done, calls of Pods.Evict are
-// canceled and waited for, and the position in the kernel's log is saved.
+// starts first and stops last, because the others use it. The others are independent of each
+// other and start and stop together. When ctx is done, Run cancels calls of Pods.Evict, waits
+// for them, and saves the position in the kernel's log.
 func (l *Loop) Run(ctx context.Context) error {
 	if !l.ran.CompareAndSwap(false, true) {
 		return errRunsOnce
@@ -121,7 +121,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	return failed.joined()
 }
 
-// A part is one of the concurrent activities of Run.
+// part is one of the concurrent activities of Run.
 type part struct {
 	name string
 	run  func(context.Context) error
@@ -145,11 +145,11 @@ func (f *failures) joined() error {
 	return errors.Join(f.errs...)
 }
 
-// running returns the parts that run beside the host.
+// running returns all parts except the host.
 func (l *Loop) running() []part {
 	all := []part{
-		{partRuntime, func(ctx context.Context) error { return l.ask.Run(ctx, l.askRuntime) }},
-		{"node", func(ctx context.Context) error { return l.renew.Run(ctx, l.renewOnTrigger) }},
+		{partRuntime, func(ctx context.Context) error { return l.runtimeLoop.Run(ctx, l.checkRuntime) }},
+		{"node", func(ctx context.Context) error { return l.nodeLoop.Run(ctx, l.updateNodeOnTrigger) }},
 		{partEviction, l.eviction.Run},
 		{partImages, l.imageGC.Run},
 		{partContainers, l.containerGC.Run},
@@ -163,9 +163,9 @@ func (l *Loop) running() []part {
 	return all
 }
 
-// renewOnTrigger computes the node, and returns a long time: askRuntime computes it more
-// often than this loop would.
-func (l *Loop) renewOnTrigger(ctx context.Context) time.Duration {
-	l.renewNode(ctx)
+// updateNodeOnTrigger computes the node. It returns a long time, because checkRuntime computes
+// the node more often anyway.
+func (l *Loop) updateNodeOnTrigger(ctx context.Context) time.Duration {
+	l.updateNode(ctx)
 	return time.Hour
 }

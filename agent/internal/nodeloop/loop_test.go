@@ -24,7 +24,7 @@ import (
 	"github.com/kubeparts/kubeparts/oomwatch"
 )
 
-// What package agent needs of the loop.
+// The functions of the loop that package agent needs.
 var (
 	_ nodeloop.Runtime       = (*fakecri.Node)(nil)
 	_ images.ImageService    = (*nodeloop.Puller)(nil)
@@ -94,9 +94,9 @@ func TestRun_OnlyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		stop := b.start(t)
-		require.EqualError(t, b.Run(t.Context()), "a node loop runs once")
+		require.EqualError(t, b.Run(t.Context()), "the node loop can run only once")
 		stop()
-		require.EqualError(t, b.Run(t.Context()), "a node loop runs once")
+		require.EqualError(t, b.Run(t.Context()), "the node loop can run only once")
 	})
 }
 
@@ -132,7 +132,7 @@ func TestRun_TheHostStopsLast(t *testing.T) {
 	})
 }
 
-func TestRun_APartThatFailsEndsAll(t *testing.T) {
+func TestRun_FailedPartStopsAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -148,7 +148,7 @@ func TestRun_APartThatFailsEndsAll(t *testing.T) {
 }
 
 // A host may need nothing while the agent runs, and return.
-func TestRun_AHostThatIsDone(t *testing.T) {
+func TestRun_HostReturnsEarly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -204,7 +204,7 @@ func TestRun_WithoutACapability(t *testing.T) {
 				pressure := condition(b.Node(), corev1.NodeDiskPressure).Status
 				if name == "stats" || name == "all" {
 					require.Equal(t, corev1.ConditionFalse, pressure)
-					require.Equal(t, []string{"the host measures nothing: no pod is evicted"}, b.check(t, "eviction").Notes)
+					require.Equal(t, []string{"the host has no statistics: pods are not evicted"}, b.check(t, "eviction").Notes)
 					require.ErrorIs(t, err, errors.ErrUnsupported)
 					require.Nil(t, summary)
 					return
@@ -259,7 +259,7 @@ func TestSummary_IsSharedForASecond(t *testing.T) {
 	})
 }
 
-func TestSummary_ACallerThatGivesUpSpoilsNoAnswer(t *testing.T) {
+func TestSummary_CancelledCallerDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)

@@ -12,11 +12,11 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// factsAge is how old facts may be in a pod's configuration and status. A change of a pod asks for
-// them several times, and the host reads files for each answer.
+// factsAge is the maximum age of facts in a pod's configuration and status. A change of a pod
+// needs them several times, and the host reads files each time.
 const factsAge = time.Second
 
-// machine asks the host for its facts and remembers the last ones.
+// machine gets the facts of the host and caches the last ones.
 type machine struct {
 	facts func(context.Context) (host.Facts, error)
 	clock clock.PassiveClock
@@ -28,7 +28,7 @@ type machine struct {
 	err  error     // of the last call
 }
 
-// begin has later calls of now ask the host.
+// begin makes later calls of now read the facts.
 func (m *machine) begin(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -46,15 +46,15 @@ func (m *machine) now() host.Facts {
 	return m.read(ctx)
 }
 
-// read asks the host. Facts beside an error count, unless they lack the whole capacity and
-// earlier ones had it: then the earlier ones count.
+// read gets the facts from the host. It keeps facts returned with an error, unless they lack
+// the capacity and the earlier facts have it.
 func (m *machine) read(ctx context.Context) host.Facts {
 	began := m.clock.Now()
 	facts, err := m.facts(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if ctx.Err() != nil {
-		return m.last // the agent stops: the error is not the host's
+		return m.last // the agent stops: the error is caused by ctx
 	}
 	m.at, m.err = began, err
 	if err == nil || facts.Capacity != nil || m.last.Capacity == nil {
@@ -63,18 +63,18 @@ func (m *machine) read(ctx context.Context) host.Facts {
 	return m.last
 }
 
-// problem returns why facts are missing, nil if none is.
+// problem returns why facts are missing, nil if they are complete.
 func (m *machine) problem() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.err == nil {
 		return nil
 	}
-	return fmt.Errorf("not everything about the machine is known: %w", m.err)
+	return fmt.Errorf("could not read all facts of the machine: %w", m.err)
 }
 
-// Facts returns what pods' configurations take of the node, at most a second old. Before Run
-// nothing is known.
+// Facts returns the properties of the node for pod configurations, at most a second old. Before
+// Run they are unknown.
 func (l *Loop) Facts() podrunner.Facts {
 	h := l.machine.now()
 	features, handler := l.runtime.features()
@@ -102,8 +102,8 @@ func (l *Loop) Facts() podrunner.Facts {
 	return f
 }
 
-// dnsOf returns the machine's DNS configuration. If the content of resolv.conf is unknown,
-// the runtime copies the file by itself.
+// dnsOf returns the machine's DNS configuration. If the content of resolv.conf is unknown, the
+// runtime copies the file itself.
 func dnsOf(h host.Facts) podrunner.DNS {
 	switch {
 	case h.NoLookups:

@@ -109,9 +109,9 @@ func TestFacts_RuntimeClasses(t *testing.T) {
 	})
 }
 
-// A pod that changes asks for facts several times. The host, which reads files, is asked once a
+// A changing pod needs facts several times. The host, which reads files, is called once a
 // second.
-func TestFacts_AskTheHostOnceASecond(t *testing.T) {
+func TestFacts_AreReadOnceASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0

@@ -16,17 +16,17 @@ import (
 	"github.com/kubeparts/kubeparts/status/nodestatus"
 )
 
-// nodeState is the node as it was last computed.
+// nodeState is the last computed node.
 type nodeState struct {
 	name    string
 	created time.Time
 
 	current      atomic.Pointer[corev1.Node]
 	shuttingDown atomic.Bool
-	first        chan struct{} // closed when the runtime was asked and the node was computed
+	first        chan struct{} // closed after the first status request to the runtime, when the node was computed
 	closeFirst   func()
 
-	mu     sync.Mutex         // held while the node is computed; guards what follows
+	mu     sync.Mutex         // held while the node is computed; guards the following fields
 	status *corev1.NodeStatus // without the changes of Config.NodeStatus; nil at first
 	since  time.Time          // when current was stored
 }
@@ -53,16 +53,16 @@ func (n *nodeState) object(h host.Facts) *corev1.Node {
 	}
 }
 
-// computed records that the node is known.
+// computed records that the node was computed for the first time.
 func (n *nodeState) computed() { n.closeFirst() }
 
-// Node returns the node as a kubelet reports it, after Config.NodeStatus. The same pointer is
-// returned until something has changed; a change of heartbeat times alone counts after five
+// Node returns the node as a kubelet reports it, with the changes of Config.NodeStatus. It
+// returns the same pointer until the node has changed; if only heartbeat times change, for five
 // minutes. Before Run the status is empty.
 func (l *Loop) Node() *corev1.Node { return l.node.current.Load() }
 
-// AwaitNode returns the node when the machine and the runtime have been asked for the first
-// time. A runtime that does not answer delays it by three seconds.
+// AwaitNode waits until the facts of the machine and the status of the runtime were requested
+// once, and returns the node. A runtime that does not answer delays it by three seconds.
 func (l *Loop) AwaitNode(ctx context.Context) (*corev1.Node, error) {
 	select {
 	case <-l.node.first:
@@ -72,24 +72,24 @@ func (l *Loop) AwaitNode(ctx context.Context) (*corev1.Node, error) {
 	}
 }
 
-// Recompute has the node computed again soon, such as after a change of what
+// Recompute triggers an update of the node, for example after a change of what
 // Config.NodeStatus does. It never blocks.
-func (l *Loop) Recompute() { l.renew.Trigger() }
+func (l *Loop) Recompute() { l.nodeLoop.Trigger() }
 
 // ShutdownStarted makes the node not ready until ShutdownEnded is called.
 func (l *Loop) ShutdownStarted() {
 	l.node.shuttingDown.Store(true)
-	l.renew.Trigger()
+	l.nodeLoop.Trigger()
 }
 
-// ShutdownEnded ends what ShutdownStarted began: the shutdown was canceled.
+// ShutdownEnded undoes ShutdownStarted after a cancelled shutdown.
 func (l *Loop) ShutdownEnded() {
 	l.node.shuttingDown.Store(false)
-	l.renew.Trigger()
+	l.nodeLoop.Trigger()
 }
 
-// renewNode computes the node, and reports a change.
-func (l *Loop) renewNode(ctx context.Context) {
+// updateNode computes the node and reports a change.
+func (l *Loop) updateNode(ctx context.Context) {
 	changed := l.storeNode(ctx)
 	if ctx.Err() != nil {
 		return // the agent stops
@@ -100,7 +100,7 @@ func (l *Loop) renewNode(ctx context.Context) {
 	}
 }
 
-// storeNode computes the node, and stores it and returns true if it has changed.
+// storeNode computes the node and stores it if it has changed. It reports whether it has.
 func (l *Loop) storeNode(ctx context.Context) bool {
 	n := &l.node
 	n.mu.Lock()
@@ -124,8 +124,8 @@ func (l *Loop) storeNode(ctx context.Context) bool {
 	return true
 }
 
-// setTimes sets the missing times of conditions that Config.NodeStatus has added. The
-// transition time moves with the condition's status.
+// setTimes sets missing times of conditions that Config.NodeStatus has added. The transition
+// time changes with the condition's status.
 func setTimes(conditions, before []corev1.NodeCondition, now metav1.Time) {
 	for i := range conditions {
 		c := &conditions[i]
@@ -143,7 +143,7 @@ func setTimes(conditions, before []corev1.NodeCondition, now metav1.Time) {
 	}
 }
 
-// nodeFacts returns what the status of the node is computed from.
+// nodeFacts returns the facts from which the node's status is computed.
 func (l *Loop) nodeFacts(h host.Facts) nodestatus.Facts {
 	f := nodestatus.Facts{
 		Capacity:  h.Capacity,

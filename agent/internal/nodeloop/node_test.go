@@ -18,7 +18,7 @@ import (
 	"github.com/kubeparts/kubeparts/status/nodestatus"
 )
 
-func TestNode_IsWhatMachineAndRuntimeAre(t *testing.T) {
+func TestNode_DescribesMachineAndRuntime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -54,7 +54,7 @@ func TestNode_IsWhatMachineAndRuntimeAre(t *testing.T) {
 	})
 }
 
-// The runtime goes away for longer than the grace period of the node and comes back.
+// The runtime stops for longer than the grace period of the node and returns.
 func TestNode_FollowsTheRuntime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestNode_FollowsTheRuntime(t *testing.T) {
 	})
 }
 
-func TestNode_ARuntimeThatHangsIsNoticedWithin11Seconds(t *testing.T) {
+func TestNode_HungRuntimeIsDetectedWithin11Seconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -113,7 +113,7 @@ func TestNode_WaitsForARuntimeThatStartsLater(t *testing.T) {
 		b := newBed(t)
 		require.NoError(t, b.node.Fail("Status", fakecri.Fault{Hang: true}))
 		b.start(t)
-		require.EqualError(t, b.check(t, "runtime").Err, "the runtime has not been asked for its state yet")
+		require.EqualError(t, b.check(t, "runtime").Err, "the status of the container runtime was not requested yet")
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := b.AwaitNode(impatient)
@@ -131,7 +131,7 @@ func TestNode_WaitsForARuntimeThatStartsLater(t *testing.T) {
 	})
 }
 
-// unready is a runtime that answers that it is not ready.
+// unready is a runtime that reports that it is not ready.
 type unready struct {
 	*fakecri.Node
 	condition string
@@ -147,7 +147,7 @@ func (u unready) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusRe
 	return answer, err
 }
 
-func TestNode_ARuntimeThatReportsAProblem(t *testing.T) {
+func TestNode_RuntimeReportsAProblem(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{runtimeapi.RuntimeReady, runtimeapi.NetworkReady} {
 		t.Run(kind, func(t *testing.T) {
@@ -168,8 +168,8 @@ func TestNode_ARuntimeThatReportsAProblem(t *testing.T) {
 	}
 }
 
-// Before the first relist the node is not ready, and must not stay so until the runtime is asked
-// again.
+// Before the first relist the node is not ready. It must not stay so until the next periodic
+// check of the runtime.
 func TestNode_IsReadyWithTheFirstRelist(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestNode_IsReadyWithTheFirstRelist(t *testing.T) {
 	})
 }
 
-func TestNode_TheVersionIsAskedForAgainIfItFails(t *testing.T) {
+func TestNode_FailedVersionRequestIsRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -228,7 +228,7 @@ func TestNode_IsTheSamePointerUntilItDiffers(t *testing.T) {
 	})
 }
 
-func TestNode_TheHookAdds(t *testing.T) {
+func TestNode_NodeStatusHook(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -275,7 +275,7 @@ func TestNode_TheHookAdds(t *testing.T) {
 	})
 }
 
-func TestNode_TellsProblemsOfTheAgent(t *testing.T) {
+func TestNode_ReportsProblemsOfTheAgent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -292,7 +292,7 @@ func TestNode_TellsProblemsOfTheAgent(t *testing.T) {
 }
 
 // The host fails at first, then in part, then as a whole.
-func TestNode_FactsThatAreMissing(t *testing.T) {
+func TestNode_MissingFacts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -300,13 +300,13 @@ func TestNode_FactsThatAreMissing(t *testing.T) {
 		b.machine.change(func(m *machine) { m.facts.Capacity, m.err = nil, errors.New("no /proc") })
 		b.start(t)
 		require.Equal(t, corev1.ConditionFalse, b.ready().Status)
-		require.ErrorContains(t, b.check(t, "host").Err, "not everything about the machine is known: no /proc")
+		require.ErrorContains(t, b.check(t, "host").Err, "could not read all facts of the machine: no /proc")
 		require.Len(t, b.Facts().IPs, 2, "what is known counts")
 
 		b.machine.change(func(m *machine) { m.facts, m.err = whole, errors.New("no hosts file") })
 		b.Recompute()
 		synctest.Wait()
-		require.Equal(t, "kubelet is posting ready status. WARNING: not everything about the machine is known: no hosts file", b.ready().Message)
+		require.Equal(t, "kubelet is posting ready status. WARNING: could not read all facts of the machine: no hosts file", b.ready().Message)
 		require.Equal(t, "4", b.Node().Status.Capacity.Cpu().String())
 
 		b.machine.change(func(m *machine) { m.facts.Capacity, m.facts.Addresses = nil, nil })
@@ -323,7 +323,7 @@ func TestNode_FactsThatAreMissing(t *testing.T) {
 	})
 }
 
-func TestNode_AnIdleLoopAsksTheRuntimeRarely(t *testing.T) {
+func TestNode_IdleLoopRarelyCallsTheRuntime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)

@@ -17,26 +17,27 @@ import (
 )
 
 const (
-	// positionPeriod is how often the position in the kernel's log is saved. The agent after
-	// one that was killed reports no older kill a second time.
+	// positionPeriod is the time between two saves of the position in the kernel's log. It
+	// limits how many kills are reported again after a crash of the agent.
 	positionPeriod = 10 * time.Second
-	// victimPatience is how long a kill waits until the runtime shows its container.
-	victimPatience = 10 * time.Second
-	// savePatience is how long the end of Run waits for the position to be saved.
-	savePatience = 5 * time.Second
-	// oomPositionKey is where the position is stored.
+	// victimTimeout is how long the report of a kill waits until the runtime shows the
+	// container.
+	victimTimeout = 10 * time.Second
+	// saveTimeout is the time limit for saving the position at the end of Run.
+	saveTimeout = 5 * time.Second
+	// oomPositionKey is the key of the stored position.
 	oomPositionKey = "oom-position.json"
 )
 
-// oomWatch is what the loop knows of the watcher of OOM kills.
+// oomWatch is the state of the watcher of OOM kills.
 type oomWatch struct {
-	cfg    oomwatch.Config   // without Resume
-	upkeep *loop.Loop        // reports failed sources and saves the position
-	saved  oomwatch.Position // the stored one
-	logged map[string]string // the last logged failure of each source
+	cfg         oomwatch.Config   // without Resume
+	maintenance *loop.Loop        // reports failed sources and saves the position periodically
+	saved       oomwatch.Position // the last stored position
+	logged      map[string]string // the last logged failure of each source
 }
 
-// newOOMWatch prepares the watcher of OOM kills. Without sources it does nothing.
+// newOOMWatch configures the watcher of OOM kills. Without sources it does nothing.
 func (l *Loop) newOOMWatch() error {
 	if len(l.cfg.Host.OOM) == 0 {
 		return nil
@@ -51,22 +52,22 @@ func (l *Loop) newOOMWatch() error {
 		}
 		report = reporter.Report
 	}
-	o := &oomWatch{upkeep: loop.New(l.cfg.Clock), logged: map[string]string{}}
+	o := &oomWatch{maintenance: loop.New(l.cfg.Clock), logged: map[string]string{}}
 	observer := l.cfg.Observers.OOM
-	// The watcher's lock is held during the callback: what follows is left to the other loop.
-	observer.SourceFailed = then2(func(string, error) { o.upkeep.Trigger() }, observer.SourceFailed)
-	// Without a Logger: the watcher logs each attempt, reportSources each cause.
+	// The watcher calls this with its lock held, so the work is left to the maintenance loop.
+	observer.SourceFailed = chain2(func(string, error) { o.maintenance.Trigger() }, observer.SourceFailed)
+	// No Logger: the watcher would log each attempt; reportSources logs each cause once.
 	o.cfg = oomwatch.Config{
 		Sources: l.cfg.Host.OOM, Clock: l.cfg.Clock, Observer: observer,
 		Handler: func(ctx context.Context, kill oomwatch.Kill) {
 			l.awaitVictim(ctx, kill)
 			if ctx.Err() != nil {
-				return // the next agent reports it
+				return // the next agent will report the kill
 			}
-			if l.isOfOthers(kill) {
+			if l.belongsToOtherAgent(kill) {
 				return
 			}
-			l.cfg.Logger.WarnContext(ctx, "the kernel has killed a process because memory was short", "kill", kill.String())
+			l.cfg.Logger.WarnContext(ctx, "the kernel OOM-killed a process", "kill", kill.String())
 			report(ctx, kill)
 			l.cfg.Observers.Killed(kill)
 		},
@@ -75,36 +76,37 @@ func (l *Loop) newOOMWatch() error {
 	return o.cfg.Validate()
 }
 
-// runOOM watches until ctx is done. It saves the position now and then, and at the end.
+// runOOM watches for OOM kills until ctx is done. It saves the position periodically and at the
+// end.
 func (l *Loop) runOOM(ctx context.Context) error {
 	o := l.oom
 	if err := state.Load(ctx, l.cfg.State, oomPositionKey, &o.saved); err != nil {
-		l.cfg.Logger.WarnContext(ctx, "could not read the position in the kernel's log: OOM kills before this start are not reported", "err", err)
+		l.cfg.Logger.WarnContext(ctx, "could not read the saved position in the kernel's log, OOM kills before this start are not reported", "err", err)
 	}
 	o.cfg.Resume = o.saved
 	watcher, err := oomwatch.New(o.cfg)
 	if err != nil {
 		return err
 	}
-	var upkeep sync.WaitGroup
-	upkeep.Go(func() {
-		// The only error is that it runs already, which it does not.
-		_ = o.upkeep.Run(ctx, func(ctx context.Context) time.Duration {
+	var maintenance sync.WaitGroup
+	maintenance.Go(func() {
+		// Run only fails if it is running already, which can't happen here.
+		_ = o.maintenance.Run(ctx, func(ctx context.Context) time.Duration {
 			l.reportSources(ctx, watcher.Sources())
 			l.savePosition(ctx, watcher.Position())
 			return positionPeriod
 		})
 	})
 	err = watcher.Run(ctx)
-	upkeep.Wait()
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), savePatience)
+	maintenance.Wait()
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
 	l.savePosition(last, watcher.Position())
 	return err
 }
 
-// reportSources records which sources have failed, and logs each failure once: a source is
-// tried again for ever.
+// reportSources records the failed sources, and logs each cause of failure once, because a
+// failed source is retried without end.
 func (l *Loop) reportSources(ctx context.Context, sources []oomwatch.SourceStatus) {
 	var failed []string
 	for _, s := range sources {
@@ -125,7 +127,7 @@ func (l *Loop) reportSources(ctx context.Context, sources []oomwatch.SourceStatu
 	l.parts.record(partOOM, err)
 }
 
-// savePosition saves how far the kernel's log was read, if that has changed.
+// savePosition saves the position in the kernel's log if it has changed.
 func (l *Loop) savePosition(ctx context.Context, at oomwatch.Position) {
 	o := l.oom
 	if at == o.saved || at == (oomwatch.Position{}) {
@@ -138,9 +140,9 @@ func (l *Loop) savePosition(ctx context.Context, at oomwatch.Position) {
 	o.saved = at
 }
 
-// awaitVictim waits until the container of a kill is known, or missing in a list of the
-// runtime that is newer than the kill: a process that uses all its memory at once is dead
-// before its container is observed.
+// awaitVictim waits until the container of a kill is known, or missing in a list of the runtime
+// that is newer than the kill. A process that uses all its memory at once may be killed before
+// its container is observed.
 func (l *Loop) awaitVictim(ctx context.Context, kill oomwatch.Kill) {
 	if kill.ContainerID == "" {
 		return
@@ -148,16 +150,16 @@ func (l *Loop) awaitVictim(ctx context.Context, kill oomwatch.Kill) {
 	if _, container, _ := l.Victim(kill.PodUID, kill.ContainerID); container != "" {
 		return
 	}
-	limited, cancel := context.WithTimeout(ctx, victimPatience)
+	limited, cancel := context.WithTimeout(ctx, victimTimeout)
 	defer cancel()
 	if _, err := l.cfg.Pods.Await(limited, kill.PodUID, kill.Time); err != nil && ctx.Err() == nil {
-		l.cfg.Logger.WarnContext(ctx, "could not identify the container of an OOM kill: the runtime shows nothing new", "kill", kill.String(), "err", err)
+		l.cfg.Logger.WarnContext(ctx, "could not identify the container of an OOM kill because the runtime was not listed after it", "kill", kill.String(), "err", err)
 	}
 }
 
-// isOfOthers reports whether a kill hit a pod of another agent, which reports it. A kill that
-// hit no pod is the node's.
-func (l *Loop) isOfOthers(kill oomwatch.Kill) bool {
+// belongsToOtherAgent reports whether a kill hit a pod of another agent, which reports it
+// itself. A kill that hit no pod belongs to the node.
+func (l *Loop) belongsToOtherAgent(kill oomwatch.Kill) bool {
 	if l.cfg.TakeOver || kill.PodUID == "" && kill.ContainerID == "" {
 		return false
 	}
@@ -165,8 +167,8 @@ func (l *Loop) isOfOthers(kill oomwatch.Kill) bool {
 	return !found && container == ""
 }
 
-// Victim returns the pod and the name of the container that a cgroup belongs to, by what its
-// path has of them: one of the arguments may be empty. The name is empty if the container is
+// Victim returns the pod and the container name for the pod UID and the container ID in a
+// cgroup's path. One of the arguments may be empty. The name is empty if the container is
 // unknown.
 func (l *Loop) Victim(pod types.UID, containerID string) (*corev1.Pod, string, bool) {
 	for _, s := range l.cfg.Pods.Observed() {

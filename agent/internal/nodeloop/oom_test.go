@@ -17,7 +17,7 @@ import (
 	"github.com/kubeparts/kubeparts/oomwatch"
 )
 
-// kernelLog is a source with a past, as the kernel's log is one.
+// kernelLog is a source with old records, like the kernel's log.
 type kernelLog struct {
 	mu    sync.Mutex
 	kills []oomwatch.Kill
@@ -119,7 +119,7 @@ func (k *killed) list() []string {
 	return append([]string{}, k.all...)
 }
 
-// newOOMBed has a pod that was hit, or will be, and a kernel's log.
+// newOOMBed returns a bed with a kernel log and a pod that was hit or will be hit.
 func newOOMBed(t *testing.T) (b *bed, log *kernelLog, kills *killed, cgroup string) {
 	t.Helper()
 	b, log, kills = newBed(t), newKernelLog(), &killed{}
@@ -130,7 +130,7 @@ func newOOMBed(t *testing.T) (b *bed, log *kernelLog, kills *killed, cgroup stri
 	return b, log, kills, "/kubepods/burstable/pod" + webUID + "/" + container
 }
 
-func TestOOM_AKillIsReportedOnceOverRestarts(t *testing.T) {
+func TestOOM_KillIsReportedOnceOverRestarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b, log, kills, cgroup := newOOMBed(t)
@@ -139,7 +139,7 @@ func TestOOM_AKillIsReportedOnceOverRestarts(t *testing.T) {
 		wait(5 * time.Second)
 		require.Equal(t, []string{webUID + " app"}, kills.list())
 		require.Equal(t, []string{"pod " + webUID + ": OOMKilled"}, b.events.all())
-		require.Equal(t, 1, b.log.count("the kernel has killed a process"))
+		require.Equal(t, 1, b.log.count("the kernel OOM-killed a process"))
 
 		wait(10 * time.Second)
 		data, err := b.cfg.State.Get(t.Context(), "oom-position.json")
@@ -160,8 +160,8 @@ func TestOOM_AKillIsReportedOnceOverRestarts(t *testing.T) {
 	})
 }
 
-// A process that takes all its memory at once is dead before its container is observed.
-func TestOOM_AKillWaitsForItsContainer(t *testing.T) {
+// A process that uses all its memory at once may be killed before its container is observed.
+func TestOOM_KillWaitsForItsContainer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		await func(b *bed) func(context.Context, types.UID, time.Time) error
@@ -200,7 +200,7 @@ func TestOOM_AKillWaitsForItsContainer(t *testing.T) {
 	}
 }
 
-func TestOOM_AKillDuringTheEndIsLeftToTheNextAgent(t *testing.T) {
+func TestOOM_KillDuringShutdownIsReportedByTheNextAgent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b, log, kills, cgroup := newOOMBed(t)
@@ -222,9 +222,9 @@ func TestOOM_AKillDuringTheEndIsLeftToTheNextAgent(t *testing.T) {
 	})
 }
 
-// A kill that hit no pod is the node's. One in a pod that this agent does not have is another
-// agent's to report, unless this agent has taken over all pods.
-func TestOOM_KillsOfTheMachineAndOfOthers(t *testing.T) {
+// A kill that hit no pod belongs to the node. A kill in a pod that this agent does not have is
+// reported by another agent, unless this agent has taken over all pods.
+func TestOOM_KillsOfTheNodeAndOfOtherAgents(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		takeOver bool
@@ -242,13 +242,13 @@ func TestOOM_KillsOfTheMachineAndOfOthers(t *testing.T) {
 			log.add("/kubepods/pod" + webUID)
 			wait(20 * time.Second)
 			require.Equal(t, c.want, kills.list())
-			require.Equal(t, len(c.want), b.log.count("the kernel has killed a process"))
+			require.Equal(t, len(c.want), b.log.count("the kernel OOM-killed a process"))
 		})
 	}
 }
 
 // A callback for a change of the checks may read the checks.
-func TestOOM_AFailedSourceDoesNotDeadlockChecks(t *testing.T) {
+func TestOOM_FailedSourceDoesNotDeadlockChecks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b, log, _, _ := newOOMBed(t)
@@ -287,7 +287,7 @@ func TestOOM_AFailedSourceDoesNotDeadlockChecks(t *testing.T) {
 	})
 }
 
-func TestOOM_APositionThatIsDamagedOrCannotBeSaved(t *testing.T) {
+func TestOOM_DamagedOrUnsavablePosition(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b, log, _, cgroup := newOOMBed(t)
@@ -295,7 +295,7 @@ func TestOOM_APositionThatIsDamagedOrCannotBeSaved(t *testing.T) {
 		require.NoError(t, store.Put(t.Context(), "oom-position.json", []byte("{")))
 		b.cfg.State = readOnly{store}
 		b.start(t)
-		require.Equal(t, 1, b.log.count("could not read the position in the kernel's log"))
+		require.Equal(t, 1, b.log.count("could not read the saved position in the kernel's log"))
 		log.add(cgroup)
 		wait(25 * time.Second)
 		require.Equal(t, 2, b.log.count("could not save the position in the kernel's log"), "it is tried again")
@@ -307,11 +307,11 @@ func TestOOM_WithoutSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		b.start(t)
-		require.Equal(t, []string{"the host has no source of OOM kills: none is reported"}, b.check(t, "oom").Notes)
+		require.Equal(t, []string{"the host has no source of OOM kills: OOM kills are not reported"}, b.check(t, "oom").Notes)
 	})
 }
 
-func TestVictim_ByWhatIsKnown(t *testing.T) {
+func TestVictim_ByPodOrContainer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -339,7 +339,7 @@ func TestVictim_ByWhatIsKnown(t *testing.T) {
 	})
 }
 
-func TestOOM_ASourceThatIsNil(t *testing.T) {
+func TestOOM_NilSource(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.cfg.Host = &host.Host{Facts: b.cfg.Host.Facts, OOM: []oomwatch.Source{nil}}

@@ -15,15 +15,16 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-// Plan is what would be done to free the node's resources.
+// Plan is what would be done now to free resources of the node.
 type Plan struct {
 	Eviction   eviction.Decision
 	Images     imagegc.Plan
 	Containers containergc.Plan
 }
 
-// Plan returns what eviction and garbage collection would do now. It does nothing. Callers
-// within a second get the same plan. Beside an error it has what could be planned.
+// Plan returns what eviction and garbage collection would do now. It changes nothing. Callers
+// within a second get the same plan. With an error, it returns the parts that could be
+// computed.
 func (l *Loop) Plan(ctx context.Context) (Plan, error) { return l.plan.get(ctx) }
 
 // PlanEviction returns what eviction would do now, like Plan.
@@ -40,15 +41,15 @@ func (l *Loop) makePlan(ctx context.Context) (Plan, error) {
 		errEviction, wrap("plan the deletion of images", errImages), wrap("plan the removal of containers", errContainers))
 }
 
-// evaluation is a decision about evictions that is not acted upon, and the facts behind it.
+// evaluation is an eviction decision that is not carried out, with its facts.
 type evaluation struct {
 	decision eviction.Decision
 	facts    eviction.Observations
 }
 
-// evaluate decides about evictions as the manager would now.
+// evaluate returns the decision that the eviction manager would make now.
 func (l *Loop) evaluate(ctx context.Context) (evaluation, error) {
-	stats := l.gate()
+	stats := l.evictionStats()
 	node, errNode := stats.Node(ctx)
 	facts := eviction.Observations{
 		Node: node, Pods: l.cfg.Pods.Active(), PodStats: map[types.UID]*eviction.PodStats{}, CheckLimits: true,
@@ -66,13 +67,13 @@ func (l *Loop) evaluate(ctx context.Context) (evaluation, error) {
 	return evaluation{decision, facts}, errors.Join(errNode, errPods)
 }
 
-// Summary measures the node and its pods. Callers within a second get the same summary. It
-// counts even beside an error, unless it is nil.
+// Summary returns the stats summary of the node and its pods. Callers within a second get the
+// same one. With an error, a non-nil summary has what could be measured.
 func (l *Loop) Summary(ctx context.Context) (*statsapi.Summary, error) { return l.summary.get(ctx) }
 
 func (l *Loop) measureSummary(ctx context.Context) (*statsapi.Summary, error) {
 	if l.cfg.Host.Stats == nil {
-		return nil, fmt.Errorf("measure the node: the host measures nothing: %w", errors.ErrUnsupported)
+		return nil, fmt.Errorf("measure the node: the host has no statistics: %w", errors.ErrUnsupported)
 	}
 	pods := slices.DeleteFunc(l.cfg.Pods.Active(), func(p *corev1.Pod) bool { return p == nil })
 	summary, err := l.cfg.Host.Stats.Summary(ctx, pods)
@@ -82,7 +83,7 @@ func (l *Loop) measureSummary(ctx context.Context) (*statsapi.Summary, error) {
 	return summary, err
 }
 
-// wrap adds the action to an error, if there is one.
+// wrap adds the action to err. It returns nil for nil.
 func wrap(action string, err error) error {
 	if err == nil {
 		return nil

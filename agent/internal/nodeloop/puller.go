@@ -14,12 +14,12 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-// pulledImagesKey is where the images are stored that an agent has pulled.
+// pulledImagesKey is the key of the stored set of pulled images.
 const pulledImagesKey = "images-pulled.json"
 
-// Puller is the runtime's image service. It records, over restarts of the agent, which
-// images the agent has pulled: images that others have brought to the runtime are not
-// deleted. All methods may be called by several goroutines.
+// Puller is the runtime's image service. It also records which images the agent has pulled, and
+// keeps that record over restarts; images pulled by other programs are not deleted. All methods
+// may be called by several goroutines.
 type Puller struct {
 	ImageService
 	store state.Store
@@ -27,17 +27,17 @@ type Puller struct {
 
 	mu     sync.Mutex
 	loaded bool
-	pulled map[string]bool // ids, or digests of runtimes that return those
-	pulls  int             // counts the pulls
-	last   map[string]int  // which pull of these was the last of an image
+	pulled map[string]bool // image IDs, or digests if the runtime returns digests
+	pulls  int             // number of pulls
+	last   map[string]int  // number of the last pull of each image
 }
 
 func newPuller(images ImageService, store state.Store, log *slog.Logger) *Puller {
 	return &Puller{ImageService: images, store: store, log: log, pulled: map[string]bool{}, last: map[string]int{}}
 }
 
-// load reads the record of an earlier agent, once. Without it all images that the runtime
-// has are taken for those of others.
+// load reads the record of an earlier agent, once. Without it, all images in the runtime count
+// as pulled by other programs.
 func (p *Puller) load(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,18 +46,19 @@ func (p *Puller) load(ctx context.Context) {
 	}
 	p.loaded = true
 	if err := state.Load(ctx, p.store, pulledImagesKey, &p.pulled); err != nil {
-		p.log.WarnContext(ctx, "could not read which images the agent has pulled: no present image will be deleted", "err", err)
+		p.log.WarnContext(ctx, "could not read the record of pulled images, images that are already present will not be deleted", "err", err)
 	}
 }
 
-// PullImage pulls an image. It asks first which image has the name now: if the pull ends with
-// the same one, the agent has not brought it. No space is freed before: CRI does not return
-// the size of an image in a registry. If the disk becomes too full, eviction deletes images.
+// PullImage pulls an image. It first gets the image that has the name now: if the pull returns
+// the same one, the agent has not added it. It does not free disk space before, because CRI
+// does not return the size of an image in a registry. If the disk becomes too full, eviction
+// deletes images.
 func (p *Puller) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, sandbox *runtimeapi.PodSandboxConfig) (string, error) {
 	p.load(ctx)
 	answer, err := p.ImageStatus(ctx, image, false)
 	if err != nil {
-		return "", fmt.Errorf("look for image %s before its pull: %w", image.GetImage(), err)
+		return "", fmt.Errorf("get status of image %s before its pull: %w", image.GetImage(), err)
 	}
 	before := answer.GetImage()
 	ref, err := p.ImageService.PullImage(ctx, image, auth, sandbox)
@@ -70,8 +71,8 @@ func (p *Puller) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, aut
 	return ref, nil
 }
 
-// ListImages lists the images in the runtime. Images that are not in it any more were not
-// pulled by the agent if they appear again.
+// ListImages lists the images of the runtime. Images that are no longer in the list are deleted
+// from the record: if they reappear, another program has pulled them.
 func (p *Puller) ListImages(ctx context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
 	p.mu.Lock()
 	before, pulls := slices.Collect(maps.Keys(p.pulled)), p.pulls
@@ -91,8 +92,8 @@ func (p *Puller) ListImages(ctx context.Context, filter *runtimeapi.ImageFilter)
 	return images, nil
 }
 
-// record stores that an image is in the runtime because of this agent. If that fails, the
-// image stays after a restart.
+// record stores that the agent has pulled an image. If that fails, the image is not deleted
+// after a restart.
 func (p *Puller) record(ctx context.Context, ref string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,8 +105,8 @@ func (p *Puller) record(ctx context.Context, ref string) {
 	}
 }
 
-// forget deletes the record of images that a list of the runtime did not have. Images that
-// were pulled after the given number of pulls stay: the list may be older.
+// forget deletes the images from the record that were missing in a list of the runtime. It
+// keeps images of later pulls than the given one, because the list may be older.
 func (p *Puller) forget(ctx context.Context, refs []string, pulls int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,11 +125,11 @@ func (p *Puller) forget(ctx context.Context, refs []string, pulls int) {
 // save stores the record. The caller holds mu.
 func (p *Puller) save(ctx context.Context) {
 	if err := state.Save(ctx, p.store, pulledImagesKey, p.pulled); err != nil {
-		p.log.WarnContext(ctx, "could not save which images the agent has pulled: after a restart they will not be deleted", "err", err)
+		p.log.WarnContext(ctx, "could not save the record of pulled images, after a restart of the agent these images will not be deleted", "err", err)
 	}
 }
 
-// preference keeps images that the agent has not pulled.
+// preference returns Keep for images that the agent has not pulled.
 func (p *Puller) preference(i imagegc.Image) imagegc.Preference {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,14 +11,14 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// Ranking is the order in which pods would be evicted, for each signal that has a threshold.
+// Ranking is the order in which pods would be evicted, for each signal with a threshold.
 type Ranking struct {
 	orders  map[eviction.Signal][]eviction.Candidate
 	reports []eviction.Report
 }
 
 // Ranking measures the node and ranks its pods. Callers within a second get the same figures.
-// Beside an error the order is that of what could be measured.
+// With an error, the order is based on what could be measured.
 func (l *Loop) Ranking(ctx context.Context) (Ranking, error) {
 	e, err := l.evaluation.get(ctx)
 	r := Ranking{orders: map[eviction.Signal][]eviction.Candidate{}, reports: e.decision.Thresholds}
@@ -30,7 +30,7 @@ func (l *Loop) Ranking(ctx context.Context) (Ranking, error) {
 	return r, wrap("measure the pods", err)
 }
 
-// Places returns a pod's place in each order, from 1. Orders without the pod are left out.
+// Places returns a pod's position in each order, from 1. Orders without the pod are omitted.
 func (r Ranking) Places(pod types.UID) map[eviction.Signal]int {
 	places := map[eviction.Signal]int{}
 	for signal, order := range r.orders {
@@ -45,7 +45,7 @@ func placeOf(order []eviction.Candidate, pod types.UID) int {
 	return slices.IndexFunc(order, func(c eviction.Candidate) bool { return c.Pod.UID == pod })
 }
 
-// Words returns a pod's place in the order of the signal that is nearest to its threshold.
+// Words describes a pod's position in the order of the signal that is nearest to its threshold.
 func (r Ranking) Words(pod types.UID) string {
 	if len(r.orders) == 0 {
 		return "no eviction threshold is configured"
@@ -61,7 +61,7 @@ func (r Ranking) Words(pod types.UID) string {
 		return "it is not among the pods that can be evicted"
 	}
 	c := order[at]
-	place := fmt.Sprintf("number %d of %d to be evicted when %s runs short (%s; %s available)",
+	place := fmt.Sprintf("number %d of %d in the eviction order for %s (%s; %s available)",
 		at+1, len(order), signal, r.thresholds(signal), amount(signal, nearest.Observation.Available))
 	switch c.Kept {
 	case "":
@@ -73,8 +73,8 @@ func (r Ranking) Words(pod types.UID) string {
 	}
 }
 
-// nearest returns the report of the threshold whose signal has the least available in proportion
-// to it, nil if none was measured.
+// nearest returns the report of the threshold whose signal has the least available relative to
+// it, nil if none was measured.
 func (r Ranking) nearest() (nearest *eviction.Report) {
 	ratio := func(p *eviction.Report) float64 {
 		return float64(p.Observation.Available) / float64(max(p.Quantity, 1))
@@ -102,7 +102,7 @@ func (r Ranking) thresholds(signal eviction.Signal) string {
 	return strings.Join(texts, ", ")
 }
 
-// facts are what decides about the place of a pod.
+// facts describes what determines the position of a pod.
 func facts(signal eviction.Signal, c eviction.Candidate) string {
 	text := fmt.Sprintf("priority %d, QoS class %s", c.Priority, c.QOS)
 	if c.Usage.Known() {
@@ -111,8 +111,8 @@ func facts(signal eviction.Signal, c eviction.Candidate) string {
 	return text
 }
 
-// amount returns a rounded amount of a signal. Inodes and process IDs are counts, everything else
-// is in bytes.
+// amount returns a rounded value of a signal. Inodes and process IDs are counts; all other
+// signals are in bytes.
 func amount(signal eviction.Signal, n int64) string {
 	switch signal {
 	case eviction.NodeFSInodesFree, eviction.ImageFSInodesFree, eviction.ContainerFSInodesFree, eviction.PIDAvailable:

@@ -36,7 +36,7 @@ func TestRanking_Words(t *testing.T) {
 		}
 		return r
 	}
-	const place = "number 2 of 2 to be evicted when memory.available runs short (memory.available<100Mi, memory.available<50Mi; 1Gi available)"
+	const place = "number 2 of 2 in the eviction order for memory.available (memory.available<100Mi, memory.available<50Mi; 1Gi available)"
 	for name, c := range map[string]struct {
 		change func(*Ranking)
 		want   string
@@ -45,7 +45,7 @@ func TestRanking_Words(t *testing.T) {
 		"not measured": {func(r *Ranking) { r.orders[memory][1].Usage = eviction.Usage{} }, place + ": priority 0, QoS class Burstable"},
 		"a count": {
 			func(r *Ranking) { r.reports[1].Observation.Available = 2000 },
-			"number 1 of 2 to be evicted when nodefs.inodesFree runs short (nodefs.inodesFree<1k; 2000 available): priority 0, QoS class ",
+			"number 1 of 2 in the eviction order for nodefs.inodesFree (nodefs.inodesFree<1k; 2000 available): priority 0, QoS class ",
 		},
 		"critical":   {func(r *Ranking) { r.orders[memory][1].Kept = eviction.KeptCritical }, "it is never evicted because it is critical; otherwise it would be " + place},
 		"useless":    {func(r *Ranking) { r.orders[memory][1].Kept = eviction.KeptUseless }, "it is not evicted now because it frees nothing; otherwise it would be " + place},

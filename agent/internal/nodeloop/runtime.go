@@ -15,61 +15,62 @@ import (
 )
 
 const (
-	// runtimePeriod is how often a runtime without problems is asked for its state, so that
-	// one that hangs is reported within 11 s. A runtime that ends is noticed at once: its
-	// stream of events ends, which makes a relist fail.
+	// runtimePeriod is the time between two status requests to a runtime without problems. With
+	// runtimeTimeout, a runtime that hangs is reported within 11 s. A runtime that exits is
+	// noticed at once: its stream of events ends, which makes a relist fail.
 	runtimePeriod = 8 * time.Second
-	// troublePeriod is the same for a runtime that has a problem.
-	troublePeriod = 2 * time.Second
-	// runtimePatience is how long the runtime may take to answer. The kubelet waits two
-	// minutes.
-	runtimePatience = 3 * time.Second
-	// runtimeAPI is the version of the CRI that the runtime is asked for.
+	// problemPeriod is the same for a runtime with a problem.
+	problemPeriod = 2 * time.Second
+	// runtimeTimeout is the timeout of a status request. The kubelet's is two minutes.
+	runtimeTimeout = 3 * time.Second
+	// runtimeAPI is the CRI version in version requests.
 	runtimeAPI = "v1"
 )
 
-// ErrNotAsked is the runtime's problem before it has been asked for its state.
-var ErrNotAsked = errors.New("the runtime has not been asked for its state yet")
+// ErrNotAsked is the runtime's problem until its status was requested once.
+var ErrNotAsked = errors.New("the status of the container runtime was not requested yet")
 
-// runtimeState is what the runtime has answered.
+// runtimeState has the last answers of the runtime.
 type runtimeState struct {
 	mu        sync.Mutex
 	listed    bool // the last relist has succeeded
-	restarted bool // the runtime may be another version than version
+	restarted bool // the runtime's version may have changed
 	version   *runtimeapi.VersionResponse
 	status    *runtimeapi.StatusResponse
-	readyAt   time.Time // when the runtime last answered that it is ready
+	readyAt   time.Time // last time at which the runtime reported to be ready
 }
 
-// askRuntime asks the runtime for its state, computes the node and returns when to ask
-// again.
-func (l *Loop) askRuntime(ctx context.Context) time.Duration {
+// checkRuntime gets the runtime's status, computes the node, and returns the time until the
+// next check.
+func (l *Loop) checkRuntime(ctx context.Context) time.Duration {
 	err := l.queryRuntime(ctx)
 	if ctx.Err() != nil {
-		return troublePeriod // the agent stops: the error is not the runtime's
+		return problemPeriod // the agent stops: the error is caused by ctx
 	}
 	before := l.parts.err(partRuntime)
 	l.parts.record(partRuntime, err)
 	switch {
 	case err != nil && (before == nil || errors.Is(before, ErrNotAsked)):
-		l.cfg.Logger.WarnContext(ctx, "the container runtime is not ready, will ask again", "retryIn", troublePeriod, "err", err)
+		l.cfg.Logger.WarnContext(ctx, "the container runtime is not ready, will check again", "retryIn", problemPeriod, "err", err)
 	case err == nil && before != nil && !errors.Is(before, ErrNotAsked):
 		l.cfg.Logger.InfoContext(ctx, "the container runtime is ready again")
 	}
-	l.renewNode(ctx)
+	l.updateNode(ctx)
 	l.node.computed()
 	if err != nil {
-		return troublePeriod
+		return problemPeriod
 	}
 	return runtimePeriod
 }
 
-// RuntimeReady returns why the runtime cannot run pods by its last answer, nil if it can.
+// RuntimeReady returns why the runtime can't run pods according to its last answer, nil if it
+// can.
 func (l *Loop) RuntimeReady() error { return l.parts.err(partRuntime) }
 
-// queryRuntime returns why the runtime cannot run pods, nil if it can.
+// queryRuntime gets the runtime's status. It returns why the runtime can't run pods, nil if it
+// can.
 func (l *Loop) queryRuntime(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, runtimePatience)
+	limited, cancel := context.WithTimeout(ctx, runtimeTimeout)
 	defer cancel()
 	status, err := l.cfg.Runtime.Status(limited, false)
 	var version *runtimeapi.VersionResponse
@@ -78,9 +79,9 @@ func (l *Loop) queryRuntime(ctx context.Context) error {
 	}
 	if err != nil {
 		l.runtime.failed()
-		// The time may be over by our clock or by the runtime's.
+		// The deadline may be detected by the client or by the runtime.
 		if limited.Err() != nil || grpcstatus.Code(err) == codes.DeadlineExceeded {
-			return fmt.Errorf("no answer within %v", runtimePatience)
+			return fmt.Errorf("no answer within %v", runtimeTimeout)
 		}
 		return err
 	}
@@ -88,7 +89,7 @@ func (l *Loop) queryRuntime(ctx context.Context) error {
 	return notReady(status.GetStatus())
 }
 
-// notReady returns why the runtime reports that it cannot run pods, nil if it can.
+// notReady returns why the runtime reports that it can't run pods, nil if it can.
 func notReady(s *runtimeapi.RuntimeStatus) error {
 	var errs []error
 	for _, c := range s.GetConditions() {
@@ -99,7 +100,7 @@ func notReady(s *runtimeapi.RuntimeStatus) error {
 	return errors.Join(errs...)
 }
 
-// answered records an answer. The version is nil if it was not asked for.
+// answered records an answer. The version is nil if it was not requested.
 func (r *runtimeState) answered(status *runtimeapi.StatusResponse, version *runtimeapi.VersionResponse, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +115,7 @@ func (r *runtimeState) answered(status *runtimeapi.StatusResponse, version *runt
 	}
 }
 
-// failed records that the runtime has not answered. It may come back as another version.
+// failed records that the runtime has not answered. It may return with another version.
 func (r *runtimeState) failed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,16 +128,16 @@ func (r *runtimeState) versionIsOld() bool {
 	return r.version == nil || r.restarted
 }
 
-// Relisted records that a relist of the runtime has ended. If relists begin or end to fail,
-// the runtime is asked for its state at once.
+// Relisted records the result of a relist. If relists start or stop failing, the runtime is
+// checked at once.
 func (l *Loop) Relisted(err error) {
 	if l.runtime.relisted(err) {
-		l.ask.Trigger()
+		l.runtimeLoop.Trigger()
 	}
 }
 
-// relisted records how a relist ended, and reports whether the one before ended otherwise. Before
-// the first one the node is not ready, so its success counts too.
+// relisted records the result of a relist, and reports whether it differs from the previous
+// one. The node is not ready before the first relist, so its success counts as a change.
 func (r *runtimeState) relisted(err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,8 +146,8 @@ func (r *runtimeState) relisted(err error) bool {
 	return r.listed != before
 }
 
-// RuntimeName returns the name of the runtime, such as containerd, empty until it has
-// answered.
+// RuntimeName returns the name of the runtime, such as containerd. It is empty until the
+// runtime has answered.
 func (l *Loop) RuntimeName() string { return l.runtime.answers().Version.GetRuntimeName() }
 
 // answers returns the last answers, for the node's status.
@@ -156,8 +157,8 @@ func (r *runtimeState) answers() nodestatus.Runtime {
 	return nodestatus.Runtime{Version: r.version, Status: r.status, ReadyAt: r.readyAt}
 }
 
-// features returns what the runtime can do, and a function that returns what one of its
-// handlers can do, nil for an unknown handler.
+// features returns the features of the runtime, and a function that returns the features of a
+// handler, nil for an unknown handler.
 func (r *runtimeState) features() (*runtimeapi.RuntimeFeatures, func(handler string) *runtimeapi.RuntimeHandlerFeatures) {
 	last := r.answers().Status
 	return last.GetFeatures(), func(name string) *runtimeapi.RuntimeHandlerFeatures {
@@ -170,8 +171,8 @@ func (r *runtimeState) features() (*runtimeapi.RuntimeFeatures, func(handler str
 	}
 }
 
-// handlerOf returns the handler of a runtime class: without a cluster each handler is a
-// class of its own name.
+// handlerOf returns the handler of a RuntimeClass: without a cluster, each handler is a
+// RuntimeClass of the same name.
 func (r *runtimeState) handlerOf(class string) (string, error) {
 	for _, h := range r.answers().Status.GetRuntimeHandlers() {
 		if h.GetName() == class {

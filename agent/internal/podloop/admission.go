@@ -19,7 +19,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// newAdmission makes the lane with its handlers, in the order in which they are asked.
+// newAdmission creates the admission queue with its handlers, in the order in which they are
+// called.
 func (l *Loop) newAdmission() error {
 	fits, err := lifecycle.NewNodeHandler(lifecycle.NodeConfig{
 		Node:      l.cfg.Node.Get,
@@ -33,7 +34,7 @@ func (l *Loop) newAdmission() error {
 	if err != nil {
 		return err
 	}
-	l.lane, err = newLane(laneConfig{
+	l.admissionQueue, err = newAdmissionQueue(admissionQueueConfig{
 		handlers: append([]lifecycle.NamedHandler{
 			{Name: "supported", Handler: lifecycle.AdmitFunc(l.admitSupported)},
 			{Name: "runnable", Handler: lifecycle.AdmitFunc(l.admitRunnable)},
@@ -41,7 +42,7 @@ func (l *Loop) newAdmission() error {
 			{Name: "pressure", Handler: lifecycle.AdmitFunc(l.admitUnderPressure)},
 		}, l.cfg.Admission...),
 		allocators: l.cfg.Allocators,
-		seen:       l.seen,
+		view:       l.admissionView,
 		runs:       l.mayRun,
 		answered: func(uid types.UID, version uint64, result lifecycle.PodAdmitResult) {
 			l.post(func() { l.apply(event{kind: evAnswered, uid: uid, version: version, result: result}) })
@@ -53,8 +54,8 @@ func (l *Loop) newAdmission() error {
 	return err
 }
 
-// admitSupported refuses a pod that asks for what this agent does not have: without it the pod
-// would be another one.
+// admitSupported refuses a pod that uses fields that this agent does not support. Without them
+// it would run differently from what its spec says.
 func (l *Loop) admitSupported(_ context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 	if err := l.runner.Unsupported(attrs.Pod); err != nil {
 		return lifecycle.PodAdmitResult{Reason: "UnsupportedFields", Message: err.Error()}
@@ -62,7 +63,7 @@ func (l *Loop) admitSupported(_ context.Context, attrs lifecycle.PodAdmitAttribu
 	return lifecycle.PodAdmitResult{Admit: true}
 }
 
-// admitRunnable refuses what the runtime and the kernel of this node can't run.
+// admitRunnable refuses pods that the runtime or the kernel of this node can't run.
 func (l *Loop) admitRunnable(_ context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 	node := podrunner.Node{Policy: l.cfg.Pods, Facts: l.cfg.Node.Facts()}
 	if r, ok := errors.AsType[*podrunner.Refusal](podrunner.Admit(attrs.Pod, node)); ok {
@@ -71,7 +72,8 @@ func (l *Loop) admitRunnable(_ context.Context, attrs lifecycle.PodAdmitAttribut
 	return lifecycle.PodAdmitResult{Admit: true}
 }
 
-// admitUnderPressure refuses pods while the node is short of something. A pod that runs goes on.
+// admitUnderPressure refuses new pods while the node is under pressure. A pod that already runs
+// is admitted.
 func (l *Loop) admitUnderPressure(ctx context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 	if l.mayRun(attrs.Pod.UID) {
 		return lifecycle.PodAdmitResult{Admit: true}
@@ -79,13 +81,13 @@ func (l *Loop) admitUnderPressure(ctx context.Context, attrs lifecycle.PodAdmitA
 	return l.cfg.Node.Admit.Admit(ctx, attrs)
 }
 
-// preempt evicts a pod so that a critical one fits.
+// preempt evicts a pod to make room for a critical one.
 func (l *Loop) preempt(ctx context.Context, victim *corev1.Pod) error {
-	l.lane.freed = true // it is the lane that calls
+	l.admissionQueue.freed = true // only the admission queue's goroutine calls preempt
 	return l.Evict(ctx, victim, podworker.KillOptions{Grace: new(time.Duration(0)), StatusFn: l.preempted(victim)})
 }
 
-// preempted returns what a preemption changes of the victim's status.
+// preempted returns the function that changes the victim's status for a preemption.
 func (l *Loop) preempted(victim *corev1.Pod) func(*corev1.PodStatus) {
 	now := metav1.NewTime(l.cfg.Clock.Now())
 	return func(s *corev1.PodStatus) {
@@ -102,9 +104,10 @@ func (l *Loop) preempted(victim *corev1.Pod) func(*corev1.PodStatus) {
 	}
 }
 
-// seen returns a copy of the pod as admission and eviction see it, with its newest status. Where
-// all pods are static, all would be critical: an ordinary one is as if it were an API server's.
-func (l *Loop) seen(pod *corev1.Pod) *corev1.Pod {
+// admissionView returns a copy of the pod for admission and eviction, with its newest status.
+// With OrdinaryStaticPods, a static pod loses its source annotation there, because static pods
+// count as critical.
+func (l *Loop) admissionView(pod *corev1.Pod) *corev1.Pod {
 	p := *l.allocated(pod)
 	if l.cfg.OrdinaryStaticPods && podspec.IsStatic(&p) {
 		p.Annotations = maps.Clone(p.Annotations)
@@ -116,26 +119,26 @@ func (l *Loop) seen(pod *corev1.Pod) *corev1.Pod {
 	return &p
 }
 
-// runLane restores the allocators and then answers questions, until ctx is done. It waits for a
-// look at the runtime that has inspected everything: an allocator that knows less than what runs
-// would give a share away twice.
-func (l *Loop) runLane(ctx context.Context) error {
+// runAdmission restores the allocators and then handles admission requests until ctx is done.
+// It waits until the runtime was listed and all pods were inspected: an allocator that does not
+// know all running containers could hand out a share twice.
+func (l *Loop) runAdmission(ctx context.Context) error {
 	select {
-	case <-l.looked:
+	case <-l.listed:
 	case <-ctx.Done():
 		return nil
 	}
 	if err := l.restore(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
-	// The first answers need the node as much as the later ones. If it can't be found, the
-	// handler that asks again reports so.
+	// Wait for the node, which the first requests need too. If it can't be found, the handler
+	// that gets it again reports the error.
 	_, _ = l.cfg.Node.Get(ctx)
-	l.lane.run(ctx)
+	l.admissionQueue.run(ctx)
 	return nil
 }
 
-// restore gives the allocators what the runtime has of pods that have not ended.
+// restore passes the pods of the runtime that have not ended to the allocators.
 func (l *Loop) restore(ctx context.Context) error {
 	var found []*podcache.Status
 	for _, s := range l.found() {
@@ -146,7 +149,7 @@ func (l *Loop) restore(ctx context.Context) error {
 	for _, a := range l.cfg.Allocators {
 		var err error
 		limited, cancel := context.WithTimeout(ctx, handlerDeadline)
-		l.lane.calling(a.Name()+" (restore)", func() { err = a.Restore(limited, found) })
+		l.admissionQueue.trackCall(a.Name()+" (restore)", func() { err = a.Restore(limited, found) })
 		cancel()
 		if err != nil {
 			return fmt.Errorf("restore allocator %s: %w", a.Name(), err)

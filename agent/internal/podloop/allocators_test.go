@@ -84,7 +84,7 @@ func allocators(all ...resources.Allocator) func(*Config) {
 	return func(c *Config) { c.Allocators = all }
 }
 
-// callingSink calls back from where statuses are published.
+// callingSink calls the loop from Publish.
 type callingSink struct{ called func(types.UID) }
 
 func (s callingSink) Publish(_ context.Context, c status.Change) error {
@@ -100,21 +100,21 @@ func (b *bed) orphan(name string) {
 		crilabels.PodName: name, crilabels.PodNamespace: "default", crilabels.PodUID: "uid-" + name, crilabels.Agent: "agent",
 		crilabels.ContainerName: "main",
 	}
-	box := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: "uid-" + name}, Labels: labels}
+	sandbox := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: "uid-" + name}, Labels: labels}
 	ctx := b.t.Context()
-	id, err := b.node.RunPodSandbox(ctx, box, "")
+	id, err := b.node.RunPodSandbox(ctx, sandbox, "")
 	require.NoError(b.t, err)
 	image := &runtimeapi.ImageSpec{Image: "web:1"}
-	_, err = b.node.PullImage(ctx, image, nil, box)
+	_, err = b.node.PullImage(ctx, image, nil, sandbox)
 	require.NoError(b.t, err)
 	c, err := b.node.CreateContainer(ctx, id, &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Image: image, Labels: labels,
-	}, box)
+	}, sandbox)
 	require.NoError(b.t, err)
 	require.NoError(b.t, b.node.StartContainer(ctx, c))
 }
 
-func TestAllocators_ReleaseIsCalledOnceForAnAdmission(t *testing.T) {
+func TestAllocators_ReleaseIsCalledOncePerAdmission(t *testing.T) {
 	t.Parallel()
 	cpus := &allocator{name: "cpus"}
 	inBubble(t, func(b *bed) {
@@ -128,7 +128,7 @@ func TestAllocators_ReleaseIsCalledOnceForAnAdmission(t *testing.T) {
 	}, allocators(cpus))
 }
 
-func TestAllocators_RefusedByALaterOne(t *testing.T) {
+func TestAllocators_RefusedByLaterAllocator(t *testing.T) {
 	t.Parallel()
 	cpus, devices, late := &allocator{name: "cpus"}, &allocator{name: "devices", refuse: "gpu"}, &allocator{name: "late"}
 	inBubble(t, func(b *bed) {
@@ -161,8 +161,9 @@ func TestAllocators_RefusedEdit(t *testing.T) {
 	}, allocators(cpus, devices))
 }
 
-// A pod ends while an allocator hangs: its release waits behind the question, its worker does not.
-func TestAllocators_ReleaseBehindAHangingAdmit(t *testing.T) {
+// A pod ends while an allocator hangs: its release waits in the admission queue, its worker
+// does not wait.
+func TestAllocators_ReleaseWaitsForHangingAdmit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cpus := &allocator{name: "cpus"}
@@ -181,8 +182,8 @@ func TestAllocators_ReleaseBehindAHangingAdmit(t *testing.T) {
 	})
 }
 
-// A pod that goes while it is asked about has no share afterwards.
-func TestAllocators_PodThatGoesMeanwhile(t *testing.T) {
+// A pod that is removed during its admission has no allocation afterwards.
+func TestAllocators_PodRemovedDuringAdmission(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cpus := &allocator{name: "cpus", gate: make(chan struct{})}
@@ -230,7 +231,7 @@ func TestAllocators_Restore(t *testing.T) {
 	})
 }
 
-// No allocator is restored from less than everything.
+// No allocator is restored from an incomplete inspection.
 func TestAllocators_RestoreWaitsForTheRuntime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,21 +16,21 @@ const (
 	// backoffKey is the key of the saved back-offs.
 	backoffKey = "backoff.json"
 	// savePeriod is the time between two comparisons after a container was started, and
-	// quietPeriod while nothing starts.
-	savePeriod  = 2 * time.Second
-	quietPeriod = time.Hour
+	// idlePeriod the time while no container starts.
+	savePeriod = 2 * time.Second
+	idlePeriod = time.Hour
 )
 
-// savedBackoff saves the back-offs of restarts, so that a container that crashes again and again
-// does not restart faster because the agent was restarted.
+// savedBackoff saves the back-offs of container restarts. Without it, a container in a crash
+// loop would restart faster after a restart of the agent.
 type savedBackoff struct {
 	*lifecycle.Backoff
 	store state.Store
 	log   *slog.Logger
 	loop  *loop.Loop
 
-	saved []lifecycle.BackoffState
-	quiet bool // there was no change the last time
+	saved     []lifecycle.BackoffState
+	unchanged bool // the previous comparison found no change
 }
 
 // load restores the back-offs that an earlier agent has saved.
@@ -42,18 +42,19 @@ func (b *savedBackoff) load(ctx context.Context) error {
 	return nil
 }
 
-// save saves the back-offs if they have changed, and returns when to compare again.
+// save saves the back-offs if they have changed, and returns the time until the next
+// comparison.
 func (b *savedBackoff) save(ctx context.Context) time.Duration {
 	now := b.Snapshot()
 	if reflect.DeepEqual(now, b.saved) {
-		if b.quiet = !b.quiet; b.quiet {
+		if b.unchanged = !b.unchanged; b.unchanged {
 			return savePeriod
 		}
-		return quietPeriod
+		return idlePeriod
 	}
 	if err := state.Save(ctx, b.store, backoffKey, now); err != nil {
 		b.log.WarnContext(ctx, "could not save the restart back-offs", "err", err)
 	}
-	b.saved, b.quiet = now, false
+	b.saved, b.unchanged = now, false
 	return savePeriod
 }

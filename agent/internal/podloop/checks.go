@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// Checks returns the state of each part, in a fixed order.
+// Checks returns the state of each part in a fixed order.
 func (l *Loop) Checks() []Check {
 	return []Check{l.checkPLEG(), l.checkSources(), l.checkAdmission(), l.checkWorkers(), {Name: "probes"}, l.checkStatuses()}
 }
 
 func (l *Loop) checkPLEG() Check {
 	s := l.pleg.Stats()
-	note := fmt.Sprintf("lists the runtime every %v, without its events", s.Period)
+	note := fmt.Sprintf("lists the runtime every %v and receives no container events", s.Period)
 	if s.Streaming {
-		note = fmt.Sprintf("lists the runtime every %v, with its events", s.Period)
+		note = fmt.Sprintf("lists the runtime every %v and receives container events", s.Period)
 	}
 	return Check{Name: "pleg", Err: l.pleg.Healthy(), Notes: []string{note}}
 }
 
 func (l *Loop) checkSources() Check {
-	c := Check{Name: "sources", Err: l.silent()}
-	for _, d := range l.doors {
+	c := Check{Name: "sources", Err: l.unanswered()}
+	for _, d := range l.filters {
 		c.Notes = append(c.Notes, d.notes()...)
 	}
 	for _, conflict := range l.merge.Conflicts() {
@@ -30,10 +30,10 @@ func (l *Loop) checkSources() Check {
 	return c
 }
 
-// checkAdmission names a handler that ignores its context: no pod is admitted any more.
+// checkAdmission reports a handler that ignores its context. While it runs, no pod is admitted.
 func (l *Loop) checkAdmission() Check {
 	c := Check{Name: "admission"}
-	if what, since, late := l.lane.late(); late {
+	if what, since, overdue := l.admissionQueue.overdue(); overdue {
 		c.Fatal = true
 		c.Err = fmt.Errorf("admission handler %s has not returned for %v, and no pod is admitted until it does",
 			what, l.cfg.Clock.Since(since).Round(time.Second))
@@ -49,7 +49,7 @@ func (l *Loop) checkWorkers() Check {
 
 func (l *Loop) checkStatuses() Check {
 	c := Check{Name: "statuses"}
-	if note := l.unsent.note(); note != "" {
+	if note := l.unpublished.note(); note != "" {
 		c.Notes = []string{note}
 	}
 	return c

@@ -14,12 +14,12 @@ import (
 	"github.com/kubeparts/kubeparts/prober"
 )
 
-// commands runs the commands of exec probes by CRI.
+// commands runs the commands of exec probes through CRI.
 type commands struct {
 	runtime lifecycle.ExecRunner
 }
 
-// Exec is for [prober.Runner].
+// Exec implements [prober.Runner].
 func (c commands) Exec(ctx context.Context, r prober.ExecRequest) (exitCode int32, err error) {
 	stdout, stderr, err := c.runtime.ExecSync(ctx, r.ContainerID, r.Command, r.Timeout)
 	var exit utilexec.ExitError
@@ -39,9 +39,10 @@ func (c commands) Exec(ctx context.Context, r prober.ExecRequest) (exitCode int3
 	return exitCode, nil
 }
 
-// commandNotFound reports whether err means that the command is not in its container. CRI has no
-// code for that, but runtimes pass on the text of runc or crun. CRI-O passes on lines of runc's
-// log, which escape the quotes: once, with older runcs three times.
+// commandNotFound reports whether err means that the command does not exist in its container.
+// CRI has no code for that, but runtimes pass on the text of runc or crun. CRI-O passes on
+// lines of runc's log, in which the quotes are escaped, with older versions of runc three
+// times.
 func commandNotFound(err error) bool {
 	text := strings.ReplaceAll(grpcstatus.Convert(err).Message(), `\`, "")
 	_, runc, _ := strings.Cut(text, `exec: "`)

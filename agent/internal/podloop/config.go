@@ -28,85 +28,86 @@ import (
 
 // Config configures a [Loop].
 type Config struct {
-	// Name marks what this agent creates on the runtime, as the label io.kubeparts.agent.
-	// Required.
+	// Name is the value of the label io.kubeparts.agent on everything that this agent creates
+	// on the runtime. Required.
 	Name string
-	// NodeName is the node's name. Required.
+	// NodeName is the name of the node. Required.
 	NodeName string
 	// Runtime is the container runtime. Required.
 	Runtime Runtime
-	// Sources define the pods. Of two sources that define one pod the earlier one here wins.
-	// Required.
+	// Sources define the pods. If two sources define the same pod, the earlier one in this list
+	// wins. Required.
 	Sources []Source
-	// State keeps statuses, restart back-offs and deadlines of pods. Required.
+	// State stores statuses, restart back-offs and deadlines of pods. Required.
 	State state.Store
-	// Node is what the loop asks of the node. Required, with its required fields.
+	// Node has the node's functions that the loop calls. Required, with its required fields.
 	Node Node
 
-	// Lister lists in place of Runtime in relists. Optional.
+	// Lister replaces Runtime in relists. Optional.
 	Lister pleg.Lister
-	// TakeOver has the loop treat all pods of the runtime as this agent's.
+	// TakeOver makes the loop manage all pods of the runtime.
 	TakeOver bool
-	// OrdinaryStaticPods has static pods evicted and preempted by their priority. Default:
-	// static pods are critical, as in the kubelet.
+	// OrdinaryStaticPods makes the loop evict and preempt static pods by their priority.
+	// Default: static pods are critical, as in the kubelet.
 	OrdinaryStaticPods bool
-	// Root is the folder for what is kept for pods: volumes, hosts files, termination
-	// messages. Empty: pods have none of them, and pods with volumes are refused. Otherwise
+	// Root is the folder of the files of pods: volumes, hosts files, termination messages. If
+	// empty, pods have none of these, and pods with volumes are refused. Otherwise it must be
 	// absolute.
 	Root string
-	// PodLogs is the folder of the logs of containers. Empty: containers have no logs.
-	// Otherwise absolute.
+	// PodLogs is the folder of container logs. If empty, containers have no logs. Otherwise it
+	// must be absolute.
 	PodLogs string
-	// ContainerLogs is the folder with a link to the log of each container. Empty: there are
-	// no links. Otherwise absolute.
+	// ContainerLogs is the folder with a link to the log of each container. If empty, no links
+	// are created. Otherwise it must be absolute.
 	ContainerLogs string
-	// Pods, Images and Restarts are the policies of the managers of these names.
+	// Pods, Images and Restarts are the policies for pods, image pulls and container restarts.
 	Pods     podrunner.Policy
 	Images   images.Policy
 	Restarts lifecycle.BackoffConfig
-	// SyncPeriod is the time between two syncs of a pod in which nothing happens. Default 1m.
+	// SyncPeriod is the time between two syncs of a pod that does not change. Default 1m.
 	SyncPeriod time.Duration
-	// Cgroups keeps the cgroups of pods. Nil: the runtime decides where containers go.
+	// Cgroups manages the cgroups of pods. If nil, the runtime places containers.
 	Cgroups Cgroups
 	// Mounter mounts tmpfs. Default: the system's.
 	Mounter volumes.Mounter
-	// Volumes are asked before the built-in types of volumes.
+	// Volumes are tried before the built-in volume types.
 	Volumes []volumes.Plugin
-	// Credentials are asked for credentials of images after the pod's pull secrets.
+	// Credentials are used for image pulls after the pod's pull secrets.
 	Credentials []images.CredentialProvider
 	// Objects finds ConfigMaps and Secrets. Optional.
 	Objects podspec.Objects
 	// Tokens requests tokens of service accounts. Optional.
 	Tokens podspec.TokenFunc
-	// Admission is asked after the built-in handlers, in this order.
+	// Admission handlers are called after the built-in ones, in this order.
 	Admission []lifecycle.NamedHandler
-	// Allocators are asked last, in this order, and give containers their shares.
+	// Allocators are called last, in this order, and hand out shares of the node to containers.
 	Allocators []resources.Allocator
-	// Sink receives the status of each pod when it has changed, in addition to State. Optional.
+	// Sink receives each changed pod status, in addition to State. Optional.
 	Sink status.Sink
 	// Dial makes the connections of probes and hooks. Default: a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Events takes the events that the kubelet would record, from several goroutines. Optional.
+	// Events receives the events that the kubelet would record. Several goroutines call it.
+	// Optional.
 	Events EventRecorder
-	// Changed is called when [Loop.Pods] or [Loop.Checks] would return something else. It must
-	// not block, and is called from several goroutines. Optional.
+	// Changed is called when the result of [Loop.Pods] or [Loop.Checks] has changed. It must
+	// not block. Several goroutines call it. Optional.
 	Changed func()
 	// Observers are callbacks of all parts. Optional.
 	Observers Observers
-	// Random returns random numbers from 0 up to 1, to several goroutines: it goes to PLEG,
-	// workers and publisher. Default: that of math/rand/v2.
+	// Random returns random numbers in [0,1) for PLEG, workers and publisher. Several
+	// goroutines call it. Default: the generator of math/rand/v2.
 	Random func() float64
-	// Clock is the time source. Default the system clock.
+	// Clock is the time source. Default: the system clock.
 	Clock clock.Clock
 	// Logger receives structured logs. Default: discard.
 	Logger *slog.Logger
 
-	// manual switches housekeeping off: tests show that the ordinary life of a pod does not
+	// manual switches housekeeping off. Tests use it to show that pods that live normally don't
 	// need it.
 	manual bool
 }
 
-// Runtime is what the loop calls of cri.RuntimeService.
+// Runtime is the part of cri.RuntimeService that the loop calls.
 type Runtime interface {
 	pleg.Runtime
 	pleg.EventSource
@@ -116,51 +117,52 @@ type Runtime interface {
 	lifecycle.ExecRunner
 }
 
-// Cgroups keeps the cgroups of pods and of the classes of pods; cgroups.Cgroupfs has it.
+// Cgroups manages the cgroups of pods and QoS classes; cgroups.Cgroupfs implements it.
 type Cgroups interface {
 	podrunner.PodCgroups
-	// UpdateQoS sets the shares of the classes of pods.
+	// UpdateQoS sets the shares of the QoS classes.
 	UpdateQoS(ctx context.Context, pods []*corev1.Pod) error
 }
 
-// EventRecorder records events about objects; client-go's recorder has it.
+// EventRecorder records events about objects; client-go's recorder implements it.
 type EventRecorder interface {
 	Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any)
 }
 
-// Source defines pods. Pods of the source podspec.SourceAPI are as an API server has them; those
-// of any other source are static.
+// Source defines pods. Pods of the source podspec.SourceAPI behave as pods of an API server;
+// pods of any other source are static.
 type Source struct {
-	// Name becomes the value of the annotation kubernetes.io/config.source of each pod,
-	// whatever the pod has there. Required.
+	// Name becomes the value of the annotation kubernetes.io/config.source of each pod and
+	// replaces the pod's own value. Required.
 	Name string
-	// Run calls set with all pods of the source: at first when it knows them, and again when
-	// they have changed, until ctx is done. Set returns without waiting for anything. Neither
-	// the slice nor the pods may be modified afterwards. Required.
+	// Run calls set with all pods of the source as soon as it knows them, and again whenever
+	// they have changed, until ctx is done. Set returns without waiting. Neither the slice nor
+	// the pods may be modified afterwards. Required.
 	Run func(ctx context.Context, set func(context.Context, []*corev1.Pod)) error
 }
 
-// Node is what the loop asks of the node. Its functions may be called by several goroutines at
-// once, must be quick, and must not call the loop, unless they say otherwise.
+// Node has the functions of the node that the loop calls. Unless documented otherwise, they may
+// be called by several goroutines at once, must return quickly, and must not call the loop.
 type Node struct {
-	// Facts returns what the configurations of pods take from the node. Required.
+	// Facts returns the properties of the node that pod configurations use. Required.
 	Facts func() podrunner.Facts
-	// Get returns the node as admission sees it. It may block. Required.
+	// Get returns the node for admission. It may block. Required.
 	Get func(context.Context) (*corev1.Node, error)
-	// Fresh returns the node as the API server has it now. It may block. Default: Get.
+	// Fresh returns the node from the API server. It may block. Default: Get.
 	Fresh func(context.Context) (*corev1.Node, error)
-	// Admit refuses pods while the node is short of something. It is not asked about a pod
-	// that runs already. Optional.
+	// Admit refuses pods while the node is under pressure. It is not called for a pod that
+	// already runs. Optional.
 	Admit lifecycle.AdmitHandler
 	// Images pulls images. Required.
 	Images images.ImageService
-	// Leases keeps images that are about to be used. Optional.
+	// Leases protects images that are about to be used. Optional.
 	Leases images.Leases
 	// Relisted is called after each relist of the runtime, with its error. Optional.
 	Relisted func(err error)
-	// Ended is called when a pod has ended or is gone. Optional.
+	// Ended is called when a pod has ended or is forgotten. Optional.
 	Ended func()
-	// RuntimeName returns the name of the runtime, the scheme of container IDs. Optional.
+	// RuntimeName returns the name of the runtime, which is the scheme of container IDs.
+	// Optional.
 	RuntimeName func() string
 }
 
@@ -180,8 +182,8 @@ type Observers struct {
 	Publisher  status.PublisherObserver
 }
 
-// Validate reports every problem with c, joined. What the managers check by themselves is
-// reported by [New].
+// Validate reports every problem with c, joined. [New] reports the problems that the managers
+// find.
 func (c Config) Validate() error {
 	var errs []error
 	require := func(ok bool, field string) {
@@ -215,6 +217,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// withDefaults returns c with the defaults of the fields that are not set.
 func (c Config) withDefaults() Config {
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}

@@ -32,7 +32,7 @@ func TestConfig_Validate(t *testing.T) {
 	require.ErrorContains(t, err, "invalid config")
 }
 
-func TestNew_ReportsWhatTheManagersFind(t *testing.T) {
+func TestNew_ReportsProblemsOfTheManagers(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, newNode(t), newStore(), t.TempDir())
 	cfg := b.cfg

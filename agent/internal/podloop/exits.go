@@ -2,7 +2,7 @@ package podloop
 
 import "sync"
 
-// exits reports the ends of containers to hooks that run beside them.
+// exits notifies hooks when the container they run for exits.
 type exits struct {
 	mu    sync.Mutex
 	waits map[string]chan struct{} // by container ID
@@ -10,7 +10,7 @@ type exits struct {
 
 func newExits() *exits { return &exits{waits: map[string]chan struct{}{}} }
 
-// of returns a channel that is closed when the container has ended.
+// of returns a channel that is closed when the container has exited. It is nil for an empty ID.
 func (e *exits) of(id string) <-chan struct{} {
 	if id == "" {
 		return nil
@@ -23,7 +23,7 @@ func (e *exits) of(id string) <-chan struct{} {
 	return e.waits[id]
 }
 
-// ended records that the container has ended, or does not exist any more.
+// ended records that the container has exited or no longer exists.
 func (e *exits) ended(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -26,9 +26,9 @@ func (l *Loop) Explain(_ context.Context, uid types.UID) (Explanation, error) {
 		return Explanation{}, fmt.Errorf("explain pod %s: %w", uid, ErrUnknownPod)
 	}
 	x := explainer{r: r, now: l.cfg.Clock.Now(), stopping: l.stopping.Load(), out: Explanation{Pod: l.view(r)}}
-	x.silent = l.silent()
-	if what, since, late := l.lane.late(); late {
-		x.late = fmt.Sprintf("admission handler %s has not returned for %v", what, x.now.Sub(since).Round(time.Second))
+	x.unanswered = l.unanswered()
+	if what, since, overdue := l.admissionQueue.overdue(); overdue {
+		x.overdue = fmt.Sprintf("admission handler %s has not returned for %v", what, x.now.Sub(since).Round(time.Second))
 	}
 	if r.state == Admitted {
 		x.waiting = l.runner.Waiting(uid)
@@ -40,7 +40,7 @@ func (l *Loop) Explain(_ context.Context, uid types.UID) (Explanation, error) {
 	return x.explain(), nil
 }
 
-// planOf returns what the next sync of a pod would do in the runtime.
+// planOf returns what the next sync of a pod would do in the runtime, empty if nothing.
 func (l *Loop) planOf(pod *corev1.Pod, observed *podcache.Status) string {
 	actions := podrunner.Plan(podrunner.Input{
 		Pod: l.allocated(pod), Status: observed, Backoff: l.restarts.Until, Probes: l.probes.results,
@@ -51,8 +51,8 @@ func (l *Loop) planOf(pod *corev1.Pod, observed *podcache.Status) string {
 	return strings.TrimSpace(actions.String())
 }
 
-// delays returns when waiting containers are restarted, and when their images are pulled again, by
-// container.
+// delays returns the times at which waiting containers are restarted and their images are
+// pulled again, by container name.
 func (l *Loop) delays(p *Pod, waiting map[string]corev1.ContainerStateWaiting, now time.Time) (restarts, pulls map[string]time.Time) {
 	restarts, pulls = map[string]time.Time{}, map[string]time.Time{}
 	for c := range podspec.Containers(&p.Spec.Spec) {
@@ -72,7 +72,7 @@ func (l *Loop) delays(p *Pod, waiting map[string]corev1.ContainerStateWaiting, n
 	return restarts, pulls
 }
 
-// pullAt returns when the back-off of an image's pull is over. Zero: there is none.
+// pullAt returns when the pull back-off of an image is over. It is zero without a back-off.
 func (l *Loop) pullAt(uid types.UID, image string) (at time.Time) {
 	for _, s := range l.pulls.Snapshot() {
 		pulled, ours := strings.CutPrefix(s.Key, string(uid)+"_")
@@ -90,25 +90,26 @@ func (l *Loop) pullAt(uid types.UID, image string) (at time.Time) {
 	return at
 }
 
-// explainer has what is known of a pod, and puts it into words.
+// explainer has the facts about a pod and describes them.
 type explainer struct {
 	r   record
 	now time.Time
-	// silent names the sources that have not answered. Nil: all have.
-	silent error
-	// late is an admission handler that does not return. Empty: none.
-	late string
-	// stopping reports that StopPods has been called.
+	// unanswered names the sources that have not called set yet. Nil means all have.
+	unanswered error
+	// overdue describes an admission handler that does not return. Empty means that all
+	// handlers return in time.
+	overdue string
+	// stopping reports whether StopPods was called.
 	stopping bool
-	// The rest is of admitted pods. waiting has why containers are not started, restarts and
-	// pulls when that is tried again.
+	// The remaining fields are set for admitted pods. waiting has the reasons why containers
+	// are not started, restarts and pulls the times of the next attempts.
 	waiting         map[string]corev1.ContainerStateWaiting
 	restarts, pulls map[string]time.Time
 	probes          []Probe
-	// due is when the active deadline is over. Zero: there is none.
+	// due is the time of the active deadline. Zero means the pod has none.
 	due time.Time
 
-	out Explanation // has the pod with its status
+	out Explanation // contains the pod with its status
 }
 
 func (x *explainer) explain() Explanation {
@@ -137,7 +138,7 @@ func (x *explainer) because(format string, args ...any) {
 	x.out.Why = append(x.out.Why, fmt.Sprintf(format, args...))
 }
 
-// then adds a step. What is due already comes as soon as possible.
+// then adds a step. A time in the past means as soon as possible.
 func (x *explainer) then(at time.Time, format string, args ...any) {
 	if !at.After(x.now) {
 		at = time.Time{}
@@ -145,9 +146,9 @@ func (x *explainer) then(at time.Time, format string, args ...any) {
 	x.out.Next = append(x.out.Next, Step{At: at, What: fmt.Sprintf(format, args...)})
 }
 
-// sources explains that not every source has answered.
+// sources adds the sources that have not called set yet.
 func (x *explainer) sources() {
-	if x.silent != nil {
-		x.because("%s", x.silent)
+	if x.unanswered != nil {
+		x.because("%s", x.unanswered)
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// containers explains the containers of an admitted pod, and what comes next of each.
+// containers explains the containers of an admitted pod, and what comes next for each.
 func (x *explainer) containers() {
 	for _, c := range containersOf(x.out.Pod.Spec) {
 		x.container(c)
 		x.retries(c.name)
 		if s := c.status; s == nil || s.State.Running == nil {
-			continue // what probes found is of an earlier container
+			continue // probe results belong to an earlier container
 		}
 		for _, p := range x.probes {
 			if p.Container == c.name {
@@ -34,19 +34,19 @@ func (x *explainer) container(c containerOf) {
 	_, waits := x.waiting[c.name]
 	switch {
 	case s.State.Running != nil && c.kind == initContainer:
-		x.because("%s runs, and the containers after it wait for its end", c.title())
+		x.because("%s is running, and the containers after it wait until it has ended", c.title())
 	case s.State.Running != nil:
 		if c.kind == regularContainer && !s.Ready {
-			x.because("%s runs and is not ready", c.title())
+			x.because("%s is running but not ready", c.title())
 		}
 	case s.State.Terminated != nil && !waits:
-		x.end(c, s.State.Terminated)
+		x.containerEnd(c, s.State.Terminated)
 	default:
 		x.waits(c, s)
 	}
 }
 
-// waits explains a container that is not started. What the last sync found is newer than the
+// waits explains a container that is not started. The result of the last sync is newer than the
 // status.
 func (x *explainer) waits(c containerOf, s *corev1.ContainerStatus) {
 	why, ok := x.waiting[c.name]
@@ -59,7 +59,7 @@ func (x *explainer) waits(c containerOf, s *corev1.ContainerStatus) {
 	}
 }
 
-// retries adds when a container that waits is tried again.
+// retries adds the next attempt for a container that waits.
 func (x *explainer) retries(name string) {
 	restart, restarts := x.restarts[name]
 	if restarts {
@@ -85,7 +85,7 @@ func (x *explainer) retries(name string) {
 	}
 }
 
-// containerOf is a container of a pod with its status, nil if it has none yet.
+// containerOf is a container of a pod with its status, which is nil if it does not exist yet.
 type containerOf struct {
 	name   string
 	kind   containerKind
@@ -96,13 +96,14 @@ type containerKind string
 
 const (
 	initContainer      containerKind = "init container"
-	regularContainer   containerKind = "container" // or a sidecar: it is to run and to be ready
+	regularContainer   containerKind = "container" // or a sidecar: expected to run and to be ready
 	ephemeralContainer containerKind = "ephemeral container"
 )
 
 func (c containerOf) title() string { return string(c.kind) + " " + c.name }
 
-// containersOf returns the containers of a pod in the order of its spec, the ephemeral ones last.
+// containersOf returns the containers of a pod in the order of its spec, ephemeral containers
+// last.
 func containersOf(p *corev1.Pod) (all []containerOf) {
 	s := &p.Status
 	add := func(name string, kind containerKind, lists ...[]corev1.ContainerStatus) {

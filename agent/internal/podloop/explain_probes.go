@@ -9,26 +9,26 @@ import (
 	"github.com/kubeparts/kubeparts/prober"
 )
 
-// What the API server would set in a probe's spec.
+// Defaults of the API server for fields of a probe.
 const (
 	defaultFailures  = 3
 	defaultSuccesses = 1
 	defaultPeriod    = 10
 )
 
-// probeSince returns the probe with its runs since a time: those before are of an earlier
-// container.
+// probeSince returns the probe with only its runs since start. Earlier runs belong to an
+// earlier container.
 func probeSince(p Probe, start time.Time) Probe {
 	p.Runs = slices.DeleteFunc(slices.Clone(p.Runs), func(r prober.Record) bool { return r.At.Before(start) })
 	return p
 }
 
-// probe explains a probe of a container that runs, and adds its next run.
+// probe explains a probe of a running container, and adds its next run.
 func (x *explainer) probe(p Probe) {
 	if text := p.trouble(); text != "" {
 		x.because("%s %s", p.title(), text)
 	}
-	decided := p.Kind == prober.Startup && p.Result == prober.Success || // does not run any more
+	decided := p.Kind == prober.Startup && p.Result == prober.Success || // a successful startup probe does not run again
 		p.Kind != prober.Readiness && p.Result == prober.Failure // the container is killed
 	if len(p.Runs) == 0 || decided {
 		return
@@ -41,7 +41,7 @@ func (p Probe) title() string {
 	return fmt.Sprintf("the %s probe of container %s", strings.ToLower(p.Kind.String()), p.Container)
 }
 
-// trouble is what the probe does not report of a container that is well. Empty: nothing.
+// trouble describes why the probe does not report a healthy container. Empty means it does.
 func (p Probe) trouble() string {
 	n, failed, more := p.streak()
 	switch {
@@ -64,8 +64,8 @@ func (p Probe) trouble() string {
 	}
 }
 
-// threat is what more failures lead to. Empty: the last run has not failed, or the probe has
-// failed already.
+// threat describes the consequence of more failures. It is empty if the last run has not
+// failed, or if the probe has failed already.
 func (p Probe) threat() string {
 	n, failed, more := p.streak()
 	if !failed || p.Result == prober.Failure {
@@ -73,7 +73,7 @@ func (p Probe) threat() string {
 	}
 	left := max(1, positive(p.Spec.FailureThreshold, defaultFailures)-n)
 	failures := fmt.Sprintf("%s%d more failures", ifMore(more, "at most "), left)
-	if left == 1 { // also if it failed more often
+	if left == 1 { // the threshold may be reached already
 		failures = "1 more failure"
 	}
 	if p.Kind == prober.Readiness {
@@ -82,9 +82,9 @@ func (p Probe) threat() string {
 	return fmt.Sprintf("; after %s the container is killed", failures)
 }
 
-// streak returns how many of the last runs in a row failed, or did not fail, and whether there may
-// have been more of them before the first run that is remembered. Runs that could not be carried
-// out count as neither.
+// streak returns how many of the last runs in a row failed, or did not fail, and whether
+// earlier runs that are no longer stored may belong to the streak. Runs that could not be
+// carried out are skipped.
 func (p Probe) streak() (n int32, failed, more bool) {
 	for _, r := range slices.Backward(p.Runs) {
 		if r.Outcome == prober.Errored {
@@ -106,7 +106,7 @@ func ifMore(more bool, words string) string {
 	return ""
 }
 
-// output is what the last run has found.
+// output returns the output of the last run, with a separator.
 func (p Probe) output() string {
 	if text := strings.TrimSpace(p.Runs[len(p.Runs)-1].Output); text != "" {
 		return ": " + text

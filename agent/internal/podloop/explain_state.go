@@ -17,36 +17,36 @@ func (x *explainer) offered() {
 	if x.r.refusal != (lifecycle.PodAdmitResult{}) {
 		x.because("it was not admitted before: %s", answer(x.r.refusal))
 	}
-	if x.late != "" {
-		x.because("%s", x.late)
+	if x.overdue != "" {
+		x.because("%s", x.overdue)
 	}
 	if x.stopping {
 		x.because("the pods of the node are being stopped")
 		return
 	}
-	x.then(time.Time{}, "the admission handlers are asked about it")
+	x.then(time.Time{}, "the admission handlers decide about it")
 }
 
 func (x *explainer) refused() {
 	x.because("it was not admitted: %s", answer(x.r.refusal))
 	switch {
 	case x.r.working:
-		x.then(time.Time{}, "what an earlier agent started of it is stopped")
+		x.then(time.Time{}, "the containers that an earlier agent started are stopped")
 	case x.r.static():
-		x.then(time.Time{}, "it is asked about again when the node has changed or another pod has ended")
+		x.then(time.Time{}, "admission is retried when the node has changed or another pod has ended")
 	default:
-		x.because("it has failed, and is not asked about again")
+		x.because("it has failed, and admission is not retried")
 	}
 }
 
 func answer(r lifecycle.PodAdmitResult) string { return reasonText(r.Reason, r.Message) }
 
-// reasonText joins a reason and its message, of which one may be empty.
+// reasonText joins a reason and its message. One of them may be empty.
 func reasonText(reason, message string) string {
 	return strings.Trim(reason+": "+strings.TrimSpace(message), ": ")
 }
 
-// admitted explains a pod that is kept running: what keeps it from being ready, then the rest.
+// admitted explains an admitted pod: first what prevents it from being ready, then the rest.
 func (x *explainer) admitted() {
 	x.edit()
 	x.status()
@@ -55,25 +55,25 @@ func (x *explainer) admitted() {
 		x.because("all its containers run and are ready")
 	}
 	if x.r.adopted {
-		x.because("it ran before this agent began")
+		x.because("it ran before this agent started")
 	}
 	if !x.due.IsZero() {
-		x.then(x.due, "its active deadline (%d s) is over, and it is stopped", ptr.Deref(x.r.pod.Spec.ActiveDeadlineSeconds, 0))
+		x.then(x.due, "it is stopped because its active deadline (%d s) is over", ptr.Deref(x.r.pod.Spec.ActiveDeadlineSeconds, 0))
 	}
 }
 
-// edit explains a newer definition that does not count yet.
+// edit explains a newer definition that is not in effect yet.
 func (x *explainer) edit() {
 	switch {
 	case x.r.newer == nil:
 	case x.r.refusal == (lifecycle.PodAdmitResult{}):
-		x.because("it was changed, and the version before the change runs on until the change is admitted")
+		x.because("its spec was changed, and the previous version keeps running until the change is admitted")
 	default:
-		x.because("its change is not admitted, and the version before it runs on: %s", answer(x.r.refusal))
+		x.because("the change of its spec was not admitted, and the previous version keeps running: %s", answer(x.r.refusal))
 	}
 }
 
-// status explains the pod by the reason in its status, such as Evicted.
+// status adds the reason in the pod's status, such as Evicted.
 func (x *explainer) status() {
 	if s := &x.out.Pod.Spec.Status; s.Reason != "" || s.Message != "" {
 		x.because("%s", reasonText(cmp.Or(s.Reason, string(s.Phase)), s.Message))
@@ -83,17 +83,17 @@ func (x *explainer) status() {
 func (x *explainer) ending() {
 	x.because("%s", x.r.why)
 	x.status()
-	x.ends()
+	x.containerEnds()
 	if x.r.leaving() {
-		x.then(time.Time{}, "its containers are stopped, and what is left of it is removed")
+		x.then(time.Time{}, "its containers are stopped, and its remaining data is removed")
 	} else {
 		x.then(time.Time{}, "its containers are stopped")
 	}
-	x.then(x.r.since.Add(x.grace()), "its grace period is over, and what still runs is killed")
+	x.then(x.r.since.Add(x.grace()), "its grace period is over, and containers that still run are killed")
 	x.comesBack()
 }
 
-// grace returns what the pod may take to end.
+// grace returns the pod's grace period.
 func (x *explainer) grace() time.Duration {
 	switch {
 	case x.r.grace != nil:
@@ -105,13 +105,13 @@ func (x *explainer) grace() time.Duration {
 	}
 }
 
-// ended explains a pod of which nothing runs and nothing will.
+// ended explains a pod without running containers that will not start any.
 func (x *explainer) ended() {
 	x.because("%s", x.r.why)
 	x.status()
-	x.ends()
+	x.containerEnds()
 	if x.r.state == Ended && x.r.leaving() {
-		x.then(time.Time{}, "what is left of it is removed")
+		x.then(time.Time{}, "its remaining data is removed")
 	}
 	switch policy := x.r.pod.Spec.RestartPolicy; {
 	case x.r.again:
@@ -128,27 +128,28 @@ func (x *explainer) ended() {
 
 func (x *explainer) comesBack() {
 	if x.r.again {
-		x.then(time.Time{}, "it begins again when nothing is left of its earlier life")
+		x.then(time.Time{}, "it starts again when its earlier run is completely removed")
 	}
 }
 
-// ends explains how containers have ended.
-func (x *explainer) ends() {
+// containerEnds explains how containers have ended.
+func (x *explainer) containerEnds() {
 	for _, c := range containersOf(x.out.Pod.Spec) {
 		if s := c.status; s != nil && s.State.Terminated != nil {
-			x.end(c, s.State.Terminated)
+			x.containerEnd(c, s.State.Terminated)
 		}
 	}
 }
 
-// end explains the end of a container. An init container is to end with exit code 0.
-func (x *explainer) end(c containerOf, t *corev1.ContainerStateTerminated) {
+// containerEnd explains the end of a container. For an init container, exit code 0 needs no
+// explanation.
+func (x *explainer) containerEnd(c containerOf, t *corev1.ContainerStateTerminated) {
 	if c.kind != initContainer || t.ExitCode != 0 {
 		x.because("%s %s", c.title(), endText(t))
 	}
 }
 
-// endText is a container's end, such as "ended with exit code 1 (Error) at ...".
+// endText describes a container's end, such as "ended with exit code 1 (Error) at ...".
 func endText(t *corev1.ContainerStateTerminated) string {
 	text := fmt.Sprintf("ended with exit code %d", t.ExitCode)
 	if t.Signal != 0 {

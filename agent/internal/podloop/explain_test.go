@@ -32,8 +32,8 @@ func terminated(name string, code, signal int32, reason string) corev1.Container
 	}}}
 }
 
-// explained is a pod in a state whose containers have these statuses. A name that begins with i is
-// an init container's, with s a sidecar's, and with e an ephemeral container's.
+// explained returns a pod in a state with these container statuses. A name that starts with i
+// is that of an init container, with s of a sidecar, with e of an ephemeral container.
 func explained(state State, statuses ...corev1.ContainerStatus) *explainer {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"}}
 	for _, s := range statuses {
@@ -82,7 +82,7 @@ func TestExplain_Containers(t *testing.T) {
 		"without a status": {[]corev1.ContainerStatus{{Name: "a"}}, []string{"container a waits: it was not started yet"}},
 		"init container": {
 			[]corev1.ContainerStatus{runs("i", false), waits("a", "PodInitializing")},
-			[]string{"init container i runs, and the containers after it wait for its end", "container a waits: PodInitializing: because"},
+			[]string{"init container i is running, and the containers after it wait until it has ended", "container a waits: PodInitializing: because"},
 		},
 		"failed init container": {
 			[]corev1.ContainerStatus{terminated("i", 2, 0, ""), runs("a", true)},
@@ -90,7 +90,7 @@ func TestExplain_Containers(t *testing.T) {
 		},
 		"not ready": {
 			[]corev1.ContainerStatus{runs("s", false), runs("a", false)},
-			[]string{"container s runs and is not ready", "container a runs and is not ready"},
+			[]string{"container s is running but not ready", "container a is running but not ready"},
 		},
 		"one has ended": {
 			[]corev1.ContainerStatus{terminated("a", 0, 0, "Completed"), runs("b", true)},
@@ -116,18 +116,18 @@ func TestExplain_WaitingIsNewerThanTheStatus(t *testing.T) {
 	later, due := explainedAt.Add(time.Minute), explainedAt.Add(30*time.Second)
 	x.restarts, x.pulls, x.due = map[string]time.Time{"a": later}, map[string]time.Time{"b": explainedAt}, due
 	x.r.pod.Spec.ActiveDeadlineSeconds = new(int64(60))
-	x.silent, x.r.adopted = errors.New("not every source has answered yet: waiting for api"), true
+	x.unanswered, x.r.adopted = errors.New("not every source has answered yet: waiting for api"), true
 	e := x.explain()
 	require.Equal(t, []string{
 		"not every source has answered yet: waiting for api",
 		"container a waits: CrashLoopBackOff: back-off 10s",
 		"container a last ended with exit code 1 (Error) at 2026-01-02T03:04:05Z",
 		"container b waits: ImagePullBackOff: no such image",
-		"it ran before this agent began",
+		"it ran before this agent started",
 	}, e.Why)
 	require.Equal(t, []Step{
 		{What: "the image of container b is pulled again"},
-		{At: due, What: "its active deadline (60 s) is over, and it is stopped"},
+		{At: due, What: "it is stopped because its active deadline (60 s) is over"},
 		{At: later, What: "container a is restarted"},
 	}, e.Next)
 }
@@ -233,7 +233,7 @@ func TestExplain_ProbesOfAnEarlierContainer(t *testing.T) {
 	old.Runs[0].At = explainedAt.Add(-time.Hour)
 	x := explained(Admitted, runs("a", false))
 	x.probes = []Probe{old}
-	require.Equal(t, []string{"container a runs and is not ready", "the readiness probe of container a has not run yet"}, x.explain().Why)
+	require.Equal(t, []string{"container a is running but not ready", "the readiness probe of container a has not run yet"}, x.explain().Why)
 	require.Len(t, old.Runs, 1, "the argument is not modified")
 	x = explained(Admitted, waits("a", "CrashLoopBackOff"))
 	x.probes = []Probe{old}
@@ -243,27 +243,27 @@ func TestExplain_ProbesOfAnEarlierContainer(t *testing.T) {
 func TestExplain_Admission(t *testing.T) {
 	t.Parallel()
 	x := explained(Offered)
-	x.r.why, x.r.refusal, x.late = "the node has changed", noPlace(), "admission handler vendor has not returned for 1m0s"
+	x.r.why, x.r.refusal, x.overdue = "the node has changed", noPlace(), "admission handler vendor has not returned for 1m0s"
 	e := x.explain()
 	require.Equal(t, []string{
-		"it waits for admission: the node has changed", "it was not admitted before: OutOfpods: no place", x.late,
+		"it waits for admission: the node has changed", "it was not admitted before: OutOfpods: no place", x.overdue,
 	}, e.Why)
-	require.Equal(t, []Step{{What: "the admission handlers are asked about it"}}, e.Next)
+	require.Equal(t, []Step{{What: "the admission handlers decide about it"}}, e.Next)
 
 	x = explained(Refused)
 	x.r.refusal = noPlace()
 	e = x.explain()
-	require.Equal(t, []string{"it was not admitted: OutOfpods: no place", "it has failed, and is not asked about again"}, e.Why)
+	require.Equal(t, []string{"it was not admitted: OutOfpods: no place", "it has failed, and admission is not retried"}, e.Why)
 	require.Empty(t, e.Next)
 	x = explained(Refused)
 	x.r.refusal, x.r.pod.Annotations = noPlace(), map[string]string{podspec.SourceAnnotation: "file"}
 	e = x.explain()
 	require.Equal(t, []string{"it was not admitted: OutOfpods: no place"}, e.Why)
-	require.Equal(t, []Step{{What: "it is asked about again when the node has changed or another pod has ended"}}, e.Next)
+	require.Equal(t, []Step{{What: "admission is retried when the node has changed or another pod has ended"}}, e.Next)
 
 	x = explained(Admitted, runs("a", true))
 	x.r.newer = x.r.pod
-	require.Equal(t, []string{"it was changed, and the version before the change runs on until the change is admitted"}, x.explain().Why)
+	require.Equal(t, []string{"its spec was changed, and the previous version keeps running until the change is admitted"}, x.explain().Why)
 }
 
 func TestExplain_Ends(t *testing.T) {
@@ -280,16 +280,16 @@ func TestExplain_Ends(t *testing.T) {
 			x.r.pod.Status.Reason, x.r.pod.Status.Message = "Evicted", "The node was low on resource: memory."
 			x.r.remove = evicted
 		}, []string{"Evicted: The node was low on resource: memory.", end, "a pod that has ended does not run again"}, nil},
-		"undefined": {Ended, func(x *explainer) { x.r.source = "" }, []string{end}, []Step{{What: "what is left of it is removed"}}},
+		"undefined": {Ended, func(x *explainer) { x.r.source = "" }, []string{end}, []Step{{What: "its remaining data is removed"}}},
 		"again": {Ended, func(x *explainer) { x.r.again = true }, []string{end}, []Step{
-			{What: "what is left of it is removed"}, {What: "it begins again when nothing is left of its earlier life"},
+			{What: "its remaining data is removed"}, {What: "it starts again when its earlier run is completely removed"},
 		}},
 		"is stopped": {Ending, func(*explainer) {}, []string{end}, []Step{
-			{What: "its containers are stopped"}, {At: explainedAt.Add(30 * time.Second), What: "its grace period is over, and what still runs is killed"},
+			{What: "its containers are stopped"}, {At: explainedAt.Add(30 * time.Second), What: "its grace period is over, and containers that still run are killed"},
 		}},
 		"is stopped and removed": {Ending, func(x *explainer) { x.r.source, x.r.grace = "", new(5*time.Second) }, []string{end}, []Step{
-			{What: "its containers are stopped, and what is left of it is removed"},
-			{At: explainedAt.Add(5 * time.Second), What: "its grace period is over, and what still runs is killed"},
+			{What: "its containers are stopped, and its remaining data is removed"},
+			{At: explainedAt.Add(5 * time.Second), What: "its grace period is over, and containers that still run are killed"},
 		}},
 	} {
 		x := explained(c.state, terminated("i", 0, 0, "Completed"), terminated("a", 2, 0, "Error"), runs("b", false))

@@ -19,8 +19,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// hangs is an admission handler that hangs on pods whose name begins with "hang" until the gate
-// is closed. It follows its ctx or not.
+// hangs is an admission handler that hangs on pods whose name starts with "hang" until the gate
+// is closed. It observes its context or ignores it.
 func hangs(gate chan struct{}, follows string) func(*Config) {
 	return func(c *Config) {
 		c.Admission = append(c.Admission, lifecycle.NamedHandler{Name: "vendor", Handler: lifecycle.AdmitFunc(
@@ -42,7 +42,7 @@ func hangs(gate chan struct{}, follows string) func(*Config) {
 	}
 }
 
-// inHang runs f while a handler hangs, with the pod "web" that was admitted before.
+// inHang runs f while a handler hangs, with the pod "web" already admitted.
 func inHang(t *testing.T, f func(b *bed)) {
 	t.Helper()
 	t.Parallel()
@@ -61,7 +61,7 @@ func inHang(t *testing.T, f func(b *bed)) {
 	})
 }
 
-func TestHangOfAHandler_DelaysNoEviction(t *testing.T) {
+func TestHungHandler_DoesNotDelayEviction(t *testing.T) {
 	inHang(t, func(b *bed) {
 		began := time.Now()
 		web, _ := b.Find("uid-web")
@@ -72,14 +72,14 @@ func TestHangOfAHandler_DelaysNoEviction(t *testing.T) {
 	})
 }
 
-func TestHangOfAHandler_DelaysNoHousekeeping(t *testing.T) {
+func TestHungHandler_DoesNotDelayHousekeeping(t *testing.T) {
 	inHang(t, func(b *bed) {
 		b.orphan("orphan")
 		b.eventually("the orphan is gone", func() bool { return len(b.images("orphan")) == 0 })
 	})
 }
 
-func TestHangOfAHandler_DelaysNoExplanation(t *testing.T) {
+func TestHungHandler_DoesNotDelayExplain(t *testing.T) {
 	inHang(t, func(b *bed) {
 		began := time.Now()
 		e, err := b.Explain(b.t.Context(), "uid-hang")
@@ -92,7 +92,7 @@ func TestHangOfAHandler_DelaysNoExplanation(t *testing.T) {
 	})
 }
 
-func TestHangOfAHandler_DelaysNoAdmittedPod(t *testing.T) {
+func TestHungHandler_DoesNotDelayAdmittedPods(t *testing.T) {
 	inHang(t, func(b *bed) {
 		require.NoError(b.t, b.node.Kill("default/web/main", 1))
 		b.eventually("it restarts", func() bool {
@@ -106,7 +106,7 @@ func TestHangOfAHandler_DelaysNoAdmittedPod(t *testing.T) {
 	})
 }
 
-func TestHangOfAHandler_IsNamedByChecks(t *testing.T) {
+func TestHungHandler_IsNamedByChecks(t *testing.T) {
 	inHang(t, func(b *bed) {
 		c := b.check("admission")
 		require.ErrorContains(b.t, c.Err, "admission handler vendor has not returned for 1m0s")
@@ -125,9 +125,8 @@ func (b *bed) check(name string) Check {
 	return Check{}
 }
 
-// A handler that answers after its deadline has refused, whatever it says, and the pods behind it
-// are asked about then.
-func TestLane_Deadline(t *testing.T) {
+// An answer after the deadline counts as a refusal, and the next pods are handled then.
+func TestAdmissionQueue_Deadline(t *testing.T) {
 	t.Parallel()
 	for _, follows := range []string{"follows its ctx", "ignores its ctx"} {
 		t.Run(follows, func(t *testing.T) {
@@ -150,8 +149,8 @@ func TestLane_Deadline(t *testing.T) {
 	}
 }
 
-// A question that is cut short by the end of the agent refuses no pod.
-func TestLane_EndsWithoutAnAnswer(t *testing.T) {
+// An admission that is interrupted by the end of the agent refuses no pod.
+func TestAdmissionQueue_StopsWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, node, root := newStore(), newNode(t), t.TempDir()
@@ -166,8 +165,8 @@ func TestLane_EndsWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// A question costs as much as there are admitted pods, however many are offered.
-func TestLane_CostIsLinearInOfferedPods(t *testing.T) {
+// The cost of an admission depends on the number of admitted pods, not on that of offered ones.
+func TestAdmissionQueue_CostIsLinearInOfferedPods(t *testing.T) {
 	t.Parallel()
 	const offered, places = 2000, 110
 	var asked, seen atomic.Int64
@@ -178,7 +177,7 @@ func TestLane_CostIsLinearInOfferedPods(t *testing.T) {
 			pods = append(pods, newPod(fmt.Sprintf("p%04d", i), "web:1"))
 		}
 		b.set(pods...)
-		b.eventually("all have an answer", func() bool { return b.lane.isIdle() })
+		b.eventually("all have an answer", func() bool { return b.admissionQueue.isIdle() })
 		states := map[State]int{}
 		for _, p := range b.Pods() {
 			states[p.State]++
@@ -247,7 +246,7 @@ func TestKill(t *testing.T) {
 		e, err := b.Explain(b.t.Context(), "uid-web")
 		require.NoError(t, err)
 		require.Equal(t, []string{"it was killed"}, e.Why)
-		require.Equal(t, "its grace period is over, and what still runs is killed", e.Next[1].What)
+		require.Equal(t, "its grace period is over, and containers that still run are killed", e.Next[1].What)
 		require.WithinDuration(t, time.Now().Add(29*time.Second), e.Next[1].At, time.Second)
 		require.NoError(t, b.Kill(b.t.Context(), "uid-web", podworker.KillOptions{}))
 		require.Equal(t, Ended, b.await("web", Ended).State)
@@ -270,13 +269,13 @@ func TestKill_OfferedPod(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Equal(t, corev1.PodFailed, b.await("hang", Ended).Spec.Status.Phase)
 		require.Zero(t, b.sandboxes())
-		require.Empty(t, b.lane.active)
+		require.Empty(t, b.admissionQueue.active)
 		b.stop()
 		require.ErrorIs(t, b.Kill(t.Context(), "uid-hang", podworker.KillOptions{}), podworker.ErrStopped)
 	})
 }
 
-func TestRun_SourceThatReturns(t *testing.T) {
+func TestRun_SourceReturnsEarly(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		err  error
@@ -291,14 +290,14 @@ func TestRun_SourceThatReturns(t *testing.T) {
 			require.ErrorContains(t, b.Ready(), "waiting for file")
 			b.sources[podspec.SourceFile].fail <- tt.err
 			require.EqualError(t, <-b.ended, tt.want)
-			require.ErrorContains(t, b.Run(t.Context()), "has run already")
+			require.ErrorContains(t, b.Run(t.Context()), "can run only once")
 			b.cancel()
 		})
 	}
 }
 
-// callers call the loop from where it must not wait.
-func TestSync_FromEverywhere(t *testing.T) {
+// callers call the loop from places where the call must not block.
+func TestSync_FromAnyHook(t *testing.T) {
 	t.Parallel()
 	a := &allocator{name: "cpus"}
 	var running atomic.Pointer[bed]

@@ -15,34 +15,35 @@ import (
 )
 
 const (
-	// housePeriod is the time between two passes of housekeeping.
-	housePeriod = 10 * time.Second
+	// housekeepingPeriod is the time between two passes of housekeeping.
+	housekeepingPeriod = 10 * time.Second
 	// diskPeriod is the time between two searches of the disk.
 	diskPeriod = time.Minute
 )
 
-// housekeeping makes workers, statuses, runtime and disk agree with the records. It only repairs:
-// the ordinary life of a pod does not need it. It does nothing before every source has answered
-// and the runtime was listed: until then a pod without a record may be a source's.
+// housekeeping makes workers, statuses, runtime and disk agree with the records. It only
+// repairs; pods that live normally don't need it. It does nothing before every source has
+// called set and the runtime was listed: until then, a pod without a record may belong to a
+// source.
 type housekeeping struct {
 	*Loop
-	searched time.Time // when the disk was searched last
-	// cleared are the pods without a record of which the disk still has something after their
-	// removal: it is not this agent's.
+	searched time.Time // time of the last disk search
+	// cleared are pods without a record whose files still exist after their removal. These
+	// files do not belong to this agent.
 	cleared map[types.UID]bool
 }
 
-// pass is one pass of housekeeping. It returns when the next one is due.
+// pass runs one pass of housekeeping. It returns the time until the next one.
 func (h *housekeeping) pass(ctx context.Context) time.Duration {
 	if h.Ready() != nil {
-		return housePeriod
+		return housekeepingPeriod
 	}
 	done := make(chan struct{})
-	h.post(func() { h.sweep(); close(done) })
+	h.post(func() { h.reconcile(); close(done) })
 	select {
 	case <-done:
 	case <-ctx.Done():
-		return housePeriod
+		return housekeepingPeriod
 	}
 	if err := h.saved.RemoveOrphans(ctx, h.isKnown); err != nil {
 		h.cfg.Logger.ErrorContext(ctx, "could not delete the statuses of removed pods, will retry", "err", err)
@@ -50,14 +51,14 @@ func (h *housekeeping) pass(ctx context.Context) time.Duration {
 	if h.cfg.Clock.Since(h.searched) >= diskPeriod {
 		h.searchDisk(ctx)
 	}
-	return housePeriod
+	return housekeepingPeriod
 }
 
 func (l *Loop) isKnown(uid types.UID) bool { _, known := l.record(uid); return known }
 
-// sweep compares the records with what workers, probes, statuses and the runtime have. It is
-// called by the goroutine of the queue.
-func (l *Loop) sweep() {
+// reconcile compares the records with the workers, probes, statuses and the runtime. It is
+// called by the goroutine of the event queue.
+func (l *Loop) reconcile() {
 	var desired []*corev1.Pod
 	l.each(func(r record) {
 		if r.source != "" {
@@ -65,12 +66,12 @@ func (l *Loop) sweep() {
 		}
 	})
 	known := l.workers.SyncKnownPods(func() []*corev1.Pod { return desired })
-	l.probes.keep(func(uid types.UID) bool { _, ok := known[uid]; return ok })
+	l.probes.retain(func(uid types.UID) bool { _, ok := known[uid]; return ok })
 	l.statuses.RemoveOrphanedStatuses(l.isKnown)
-	l.unsent.retain(l.isKnown)
+	l.unpublished.retain(l.isKnown)
 	for _, uid := range l.uids() {
 		if r, _ := l.record(uid); r.working && !has(known, uid) {
-			l.apply(event{kind: evMoved, uid: uid, phase: podworker.Finished}) // its worker never began
+			l.apply(event{kind: evMoved, uid: uid, phase: podworker.Finished}) // its worker was never started
 		}
 	}
 	l.findOrphans()
@@ -78,24 +79,24 @@ func (l *Loop) sweep() {
 
 func has(known map[types.UID]podworker.Known, uid types.UID) bool { _, ok := known[uid]; return ok }
 
-// findOrphans ends and removes the pods that only the runtime has.
+// findOrphans stops and removes pods that exist only in the runtime.
 func (l *Loop) findOrphans() {
 	for _, s := range l.found() {
-		if isShown(s) && !l.isKnown(s.UID) {
+		if existsInRuntime(s) && !l.isKnown(s.UID) {
 			l.apply(event{kind: evFound, uid: s.UID, status: s})
 		}
 	}
 }
 
-// found returns the pods on the runtime that are this agent's. Even a take-over leaves alone what
-// has no label of a pod.
+// found returns the pods of the runtime that belong to this agent. Even with TakeOver it skips
+// sandboxes and containers without pod labels.
 func (l *Loop) found() []*podcache.Status {
 	if !l.cfg.TakeOver {
 		return l.cache.Statuses()
 	}
 	return slices.DeleteFunc(l.cache.Statuses(), func(s *podcache.Status) bool {
-		for _, box := range s.Sandboxes {
-			if crilabels.UID(box.GetLabels()) != "" {
+		for _, sandbox := range s.Sandboxes {
+			if crilabels.UID(sandbox.GetLabels()) != "" {
 				return false
 			}
 		}
@@ -108,15 +109,15 @@ func (l *Loop) found() []*podcache.Status {
 	})
 }
 
-// isShown reports whether the runtime shows anything of the pod.
-func isShown(s *podcache.Status) bool { return len(s.Sandboxes)+len(s.Containers) > 0 }
+// existsInRuntime reports whether the pod has a sandbox or a container.
+func existsInRuntime(s *podcache.Status) bool { return len(s.Sandboxes)+len(s.Containers) > 0 }
 
-// searchDisk removes the files and mounts of pods without a record. An agent that was killed may
-// have left them.
+// searchDisk removes the files and mounts of pods without a record. A killed agent may have
+// left them.
 func (h *housekeeping) searchDisk(ctx context.Context) {
 	found, err := h.runner.Leftovers()
 	if err != nil {
-		h.cfg.Logger.ErrorContext(ctx, "could not search the disk for leftovers of pods, will retry", "err", err)
+		h.cfg.Logger.ErrorContext(ctx, "could not search the disk for files of removed pods, will retry", "err", err)
 		return
 	}
 	h.searched = h.cfg.Clock.Now()
@@ -130,13 +131,13 @@ func (h *housekeeping) searchDisk(ctx context.Context) {
 	}
 }
 
-// removePod removes all that is left of a pod.
+// removePod removes all remaining data of a pod.
 func (l *Loop) removePod(ctx context.Context, uid types.UID) error {
-	s, _ := l.cache.Get(uid) // what was known before an error counts
+	s, _ := l.cache.Get(uid) // on an error, use the last known status
 	return l.runner.RemovePod(ctx, s)
 }
 
-// podRemoved takes that nothing is left of a pod.
+// podRemoved records that a pod is completely removed.
 func (l *Loop) podRemoved(uid types.UID) {
 	if l.cfg.Objects != nil {
 		l.cfg.Objects.Release(uid)

@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// The ordinary life of a pod does not need housekeeping.
+// The normal life of a pod does not need housekeeping.
 func TestLife_WithoutHousekeeping(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bed) {
@@ -27,11 +27,11 @@ func TestLife_WithoutHousekeeping(t *testing.T) {
 		b.awaitRunning("web")
 
 		b.set(newPod("web", "web:2", unsupported))
-		b.eventually("the edit is refused", func() bool { return b.recorder.hasEvent("UnsupportedFields: The changed pod is not admitted") })
+		b.eventually("the edit is refused", func() bool { return b.recorder.hasEvent("UnsupportedFields: The changed pod was not admitted") })
 		require.Equal(t, []string{"web:2"}, b.images("web"), "the running version goes on")
 		e, err := b.Explain(b.t.Context(), p.Spec.UID)
 		require.NoError(t, err)
-		require.Contains(t, strings.Join(e.Why, "\n"), "its change is not admitted, and the version before it runs on: UnsupportedFields")
+		require.Contains(t, strings.Join(e.Why, "\n"), "the change of its spec was not admitted, and the previous version keeps running: UnsupportedFields")
 		require.Empty(t, b.recorder.takeMoves("web"))
 
 		b.set()
@@ -51,7 +51,7 @@ func TestLife_WithoutHousekeeping(t *testing.T) {
 	}, noHousekeeping)
 }
 
-func TestLife_PodThatRunsToItsEnd(t *testing.T) {
+func TestLife_PodRunsToCompletion(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bed) {
 		job := newPod("job", "job:1", restart(corev1.RestartPolicyNever))
@@ -80,7 +80,7 @@ func TestLife_PodThatRunsToItsEnd(t *testing.T) {
 	}, noHousekeeping)
 }
 
-func TestLife_RefusedGoneAndBack(t *testing.T) {
+func TestLife_RefusedPodIsUndefinedAndDefinedAgain(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bed) {
 		b.places.Store(1)
@@ -108,7 +108,7 @@ func TestLife_RefusedGoneAndBack(t *testing.T) {
 	}, noHousekeeping, ordinaryPods)
 }
 
-func TestLife_RefusedPodIsAskedAgainWhenTheNodeHasChanged(t *testing.T) {
+func TestLife_AdmissionIsRetriedWhenTheNodeHasChanged(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bed) {
 		b.places.Store(1)
@@ -143,9 +143,9 @@ func TestLife_SameName(t *testing.T) {
 	}, noHousekeeping)
 }
 
-// An edit of a pod that was not started yet, because another one of its name ends, ends no pod
-// for good.
-func TestLife_SameNameThatNeverBegan(t *testing.T) {
+// An edit of a pod that has not started yet, because another pod of its name is ending, does
+// not end any pod for good.
+func TestLife_SameNamePodThatNeverStarted(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bed) {
 		b.set(newPod("web", "slow:1", withUID("one")))
@@ -220,7 +220,7 @@ func TestLife_APIPod(t *testing.T) {
 	}, twoSources(podspec.SourceFile, podspec.SourceAPI), noHousekeeping)
 }
 
-// A shorter grace period counts while a pod ends.
+// A shorter grace period takes effect while a pod is ending.
 func TestLife_APIPodIsDeletedFaster(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bed) {

@@ -20,59 +20,59 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// Loop runs the pods that its sources define. Make it with [New]; Run may be called once, and all
-// other methods by any number of goroutines, while Run runs.
+// Loop runs the pods that its sources define. Create it with [New]. Run may be called once. All
+// other methods are safe for concurrent use while Run runs.
 type Loop struct {
 	cfg Config
 
-	merge    *podmanager.Merge
-	doors    []*door // of the sources, in their order
-	lane     *lane
-	cache    *podcache.Cache
-	pleg     *pleg.Generator
-	runner   *podrunner.Runner
-	workers  *podworker.Workers
-	probes   *probes
-	hooks    *lifecycle.HookRunner
-	exits    *exits
-	deadline lifecycle.ActiveDeadline
-	remover  *remover
+	merge          *podmanager.Merge
+	filters        []*podFilter // one per source, in the order of Sources
+	admissionQueue *admissionQueue
+	cache          *podcache.Cache
+	pleg           *pleg.Generator
+	runner         *podrunner.Runner
+	workers        *podworker.Workers
+	probes         *probes
+	hooks          *lifecycle.HookRunner
+	exits          *exits
+	deadline       lifecycle.ActiveDeadline
+	remover        *remover
 
-	statuses   *status.Manager
-	saved      *status.Saved // what an earlier agent has saved, and the first sink
-	publishers []*status.Publisher
-	unsent     *unsent
+	statuses    *status.Manager
+	saved       *status.Saved // statuses saved by an earlier agent; also the first sink
+	publishers  []*status.Publisher
+	unpublished *unpublished
 
 	restarts *savedBackoff
 	pulls    *lifecycle.Backoff
 
-	house *loop.Loop // housekeeping
-	qos   *loop.Loop // shares of the classes of pods
+	housekeepingLoop *loop.Loop // housekeeping
+	qos              *loop.Loop // cgroup shares of the QoS classes
 
 	queue    *queue
-	begun    atomic.Bool
+	hasRun   atomic.Bool
 	stopping atomic.Bool   // StopPods has been called
-	looked   chan struct{} // closed when the runtime was listed and inspected once
+	listed   chan struct{} // closed when the runtime was listed and inspected once
 	stopped  chan struct{} // closed when Run returns
 
-	// The rest belongs to the goroutine of the queue.
+	// The following fields belong to the goroutine of the event queue.
 	removals func(types.UID) // starts the removal of a pod
 	serial   uint64
-	retryDue bool // refused pods are to be asked about again
+	retryDue bool // retry the admission of refused pods
 	changed  bool // a record has changed since Config.Changed was called
 
 	mu      sync.RWMutex
-	records map[types.UID]record // written by the goroutine of the queue alone
+	records map[types.UID]record // written only by the goroutine of the event queue
 	moved   chan struct{}        // closed and replaced when a record changes
-	ready   bool                 // every source has answered
-	// ranBefore are the names of the pods that ran when the agent began. Nil: unknown.
+	ready   bool                 // every source has called set
+	// ranBefore are the names of the pods that ran when the agent started. Nil means unknown.
 	ranBefore map[types.NamespacedName]bool
 }
 
-// post has f called by the goroutine of the queue. It never waits.
+// post makes the goroutine of the event queue call f. It never waits.
 func (l *Loop) post(f func()) { l.queue.post(f) }
 
-// apply carries out an event. It is called by the goroutine of the queue.
+// apply handles an event. It is called by the goroutine of the event queue.
 func (l *Loop) apply(e event) {
 	l.serial++
 	e.serial = l.serial
@@ -94,7 +94,7 @@ func (l *Loop) apply(e event) {
 	}
 }
 
-// applyAll carries out an event of each pod, in the order of UIDs.
+// applyAll handles an event for each pod, in the order of UIDs.
 func (l *Loop) applyAll(e event) {
 	for _, uid := range l.uids() {
 		e.uid = uid
@@ -102,10 +102,10 @@ func (l *Loop) applyAll(e event) {
 	}
 }
 
-// settled is called after a batch of events.
-func (l *Loop) settled() {
-	// One round of questions at a time: each pod that ends would begin another one.
-	if l.retryDue && l.lane.isIdle() {
+// batchDone is called after each batch of events.
+func (l *Loop) batchDone() {
+	// Retry in one round at a time; otherwise each pod that ends would start another round.
+	if l.retryDue && l.admissionQueue.isIdle() {
 		l.retryDue = false
 		l.applyAll(event{kind: evRetry})
 	}
@@ -115,13 +115,13 @@ func (l *Loop) settled() {
 	}
 }
 
-// perform does one step of what follows from an event. It never waits.
+// perform carries out one action. It never waits.
 func (l *Loop) perform(r record, d do) {
 	switch d.action {
-	case doAsk:
-		l.lane.ask(d.pod, d.version, d.edit)
+	case doAdmit:
+		l.admissionQueue.requestAdmission(d.pod, d.version, d.edit)
 	case doRelease:
-		l.lane.release(r.uid)
+		l.admissionQueue.release(r.uid)
 	case doStart, doResume:
 		l.workers.UpdatePod(podworker.Update{Type: podworker.Create, Pod: l.allocated(d.pod)})
 		l.qos.Trigger()
@@ -138,7 +138,7 @@ func (l *Loop) perform(r record, d do) {
 		l.refuse(d)
 	case doRefuseEdit:
 		l.cfg.Events.Eventf(d.pod, corev1.EventTypeWarning, d.result.Reason,
-			"The changed pod is not admitted, and the version before it goes on: %s", d.result.Message)
+			"The changed pod was not admitted; the previous version keeps running: %s", d.result.Message)
 	case doUnrefuse:
 		l.statuses.RemovePodStatus(r.uid)
 	case doPublish:
@@ -165,14 +165,14 @@ func (l *Loop) refuse(d do) {
 	l.cfg.Events.Eventf(d.pod, corev1.EventTypeWarning, d.result.Reason, "%s", d.result.Message)
 }
 
-// forget drops what is known of the earlier life of a pod.
+// forget deletes the state of an earlier run of a pod.
 func (l *Loop) forget(r record) {
 	l.workers.Forget(r.uid)
-	l.probes.end(r.uid)
+	l.probes.remove(r.uid)
 	l.statuses.RemovePodStatus(r.uid)
 	l.saved.Forget(r.uid)
 	if r.state == Gone {
-		l.house.Trigger()
+		l.housekeepingLoop.Trigger()
 		l.cfg.Node.Ended()
 		return
 	}
@@ -181,7 +181,7 @@ func (l *Loop) forget(r record) {
 	}
 }
 
-// record returns the record of a pod, and whether it is known.
+// record returns the record of a pod, and whether it exists.
 func (l *Loop) record(uid types.UID) (record, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -191,7 +191,7 @@ func (l *Loop) record(uid types.UID) (record, bool) {
 	return record{uid: uid, state: Gone}, false
 }
 
-// store replaces a record. Pods that are gone have none.
+// store replaces a record. A record with the state Gone is deleted.
 func (l *Loop) store(r record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -217,18 +217,18 @@ func (l *Loop) uids() []types.UID {
 	return uids
 }
 
-// mayRun reports whether something of the pod may run, which it may as long as the runtime was
-// not asked about it.
+// mayRun reports whether a container of the pod may run. It returns true until the runtime was
+// inspected for the pod.
 func (l *Loop) mayRun(uid types.UID) bool {
 	if !l.cache.Known(uid) {
 		return true
 	}
-	s, _ := l.cache.Get(uid) // what was known before an error counts
+	s, _ := l.cache.Get(uid) // on an error, use the last known status
 	return s.Running()
 }
 
-// allocated returns the pod with the resources that it was allocated. Workers, statuses and
-// eviction get pods through it. There is no resize in place yet, so it is the pod as it is.
+// allocated returns the pod with its allocated resources, for workers, statuses and eviction.
+// In-place resize is not supported yet, so it returns the pod unchanged.
 func (l *Loop) allocated(pod *corev1.Pod) *corev1.Pod { return pod }
 
 // publish publishes the status of a pod again.
@@ -238,8 +238,8 @@ func (l *Loop) publish(uid types.UID) {
 	}
 }
 
-// defined takes a change of what the sources define. First reports that its source had not
-// answered before.
+// defined handles a change of the sources' pods. First reports whether it is the first one of
+// its source.
 func (l *Loop) defined(c podmanager.Change, first bool) {
 	for _, op := range c.Ops {
 		e := event{uid: op.Pod.UID, pod: op.Pod, source: op.Pod.Annotations[podspec.SourceAnnotation]}
@@ -263,11 +263,11 @@ func (l *Loop) defined(c podmanager.Change, first bool) {
 		l.ready = true
 		l.mu.Unlock()
 		l.changed = true
-		l.house.Trigger()
+		l.housekeepingLoop.Trigger()
 	}
 }
 
-// endedBefore reports whether a new pod has ended before this agent began.
+// endedBefore reports whether a new pod ended before this agent started.
 func (l *Loop) endedBefore(pod *corev1.Pod, first bool) bool {
 	if podspec.IsTerminal(pod.Status.Phase) {
 		return true
@@ -276,7 +276,8 @@ func (l *Loop) endedBefore(pod *corev1.Pod, first bool) bool {
 	return first && ok && podspec.IsTerminal(s.Phase)
 }
 
-// savedStatus returns the status of a pod that an earlier agent has saved, if it counts.
+// savedStatus returns the status that an earlier agent has saved for a pod, if it is still
+// valid.
 func (l *Loop) savedStatus(uid types.UID) (corev1.PodStatus, bool) {
 	s, ok := l.saved.Status(uid)
 	if !ok || !countsAfterRestart(s) {
@@ -285,9 +286,9 @@ func (l *Loop) savedStatus(uid types.UID) (corev1.PodStatus, bool) {
 	return s, true
 }
 
-// Sync reports that something outside has changed that these pods depend on. A refused static
-// pod is asked about again, any other pod is synced, and its status is published again. It never
-// blocks, so it may be called from everywhere.
+// Sync reports a change outside the agent that these pods depend on. A refused static pod goes
+// through admission again; any other pod is synced and its status is published again. It never
+// blocks and may be called from anywhere.
 func (l *Loop) Sync(uids ...types.UID) {
 	l.post(func() {
 		for _, uid := range uids {
@@ -299,10 +300,10 @@ func (l *Loop) Sync(uids ...types.UID) {
 // SyncAll is Sync for all pods.
 func (l *Loop) SyncAll() { l.post(func() { l.applyAll(event{kind: evSynced}) }) }
 
-// NodeChanged has refused static pods and refused edits asked about again. It never blocks.
+// NodeChanged retries the admission of refused static pods and refused edits. It never blocks.
 func (l *Loop) NodeChanged() { l.post(func() { l.retryDue = true }) }
 
-// plegEvent wakes what waits for a change of a pod in the runtime.
+// plegEvent wakes the parts that wait for a change of a pod in the runtime.
 func (l *Loop) plegEvent(e pleg.Event) {
 	l.probes.Refresh(e.PodUID)
 	if e.Type != pleg.ContainerStarted {
@@ -312,13 +313,13 @@ func (l *Loop) plegEvent(e pleg.Event) {
 		l.wake(e.PodUID)
 	}
 	if !l.isKnown(e.PodUID) {
-		l.house.Trigger()
+		l.housekeepingLoop.Trigger()
 	}
 	l.cfg.Changed()
 }
 
-// wake has the worker of a pod look at it. The goroutine of the queue does it: an update that
-// another goroutine made of the pod's record could overtake a newer one.
+// wake makes the worker of a pod sync it. The goroutine of the event queue does this: an update
+// from another goroutine could overtake a newer one.
 func (l *Loop) wake(uid types.UID) {
 	l.post(func() {
 		if pod, known := l.Find(uid); known {
@@ -327,7 +328,7 @@ func (l *Loop) wake(uid types.UID) {
 	})
 }
 
-// workerMoved takes the phases of workers.
+// workerMoved handles a new phase of a worker.
 func (l *Loop) workerMoved(uid types.UID, pod *corev1.Pod, phase podworker.Phase) {
 	if moved := l.cfg.Observers.Workers.Moved; moved != nil {
 		moved(uid, pod, phase)
@@ -335,7 +336,7 @@ func (l *Loop) workerMoved(uid types.UID, pod *corev1.Pod, phase podworker.Phase
 	l.post(func() { l.apply(event{kind: evMoved, uid: uid, phase: phase}) })
 }
 
-// podName returns namespace and name of a pod, empty if they are unknown.
+// podName returns namespace/name of a pod, empty if it is unknown.
 func (l *Loop) podName(uid types.UID) string {
 	r, known := l.record(uid)
 	if !known || r.pod.Name == "" {

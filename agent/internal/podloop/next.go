@@ -10,8 +10,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// next returns the record of a pod after an event, and what is to be done, in this order. It is
-// pure. testdata/next shows all states and events.
+// next returns the record of a pod after an event, and the actions to carry out, in order. It
+// is pure. testdata/next shows all states and events.
 func next(r record, e event) (record, []do) {
 	s := step{record: r, serial: e.serial}
 	switch e.kind {
@@ -43,7 +43,7 @@ func next(r record, e event) (record, []do) {
 	return s.record, s.todo
 }
 
-// step is a record while it changes.
+// step is a record during a transition.
 type step struct {
 	record
 	serial uint64
@@ -56,19 +56,20 @@ func (s *step) do(actions ...action) {
 	}
 }
 
-func (s *step) become(state State, why string) { s.state, s.why = state, why }
+func (s *step) setState(state State, why string) { s.state, s.why = state, why }
 
-// ask asks about the pod.
-func (s *step) ask(why string) {
-	s.become(Offered, why)
+// requestAdmission requests the admission of the pod.
+func (s *step) requestAdmission(why string) {
+	s.setState(Offered, why)
 	s.version = s.serial
-	s.todo = append(s.todo, do{action: doAsk, pod: s.pod, version: s.version})
+	s.todo = append(s.todo, do{action: doAdmit, pod: s.pod, version: s.version})
 }
 
-// askEdit asks about an edit of an admitted pod, which goes on meanwhile.
-func (s *step) askEdit() {
+// requestEditAdmission requests the admission of an edit of an admitted pod, which keeps
+// running meanwhile.
+func (s *step) requestEditAdmission() {
 	s.version = s.serial
-	s.todo = append(s.todo, do{action: doAsk, pod: s.newer, version: s.version, edit: true})
+	s.todo = append(s.todo, do{action: doAdmit, pod: s.newer, version: s.version, edit: true})
 }
 
 func (s *step) stop(how podworker.KillOptions) {
@@ -79,17 +80,17 @@ func (s *step) stop(how podworker.KillOptions) {
 	s.todo = append(s.todo, do{action: doStop, pod: s.pod, how: how})
 }
 
-// end begins the end of a pod.
-func (s *step) end(why string, how podworker.KillOptions) {
-	s.become(Ending, why)
-	s.version = s.serial // an answer that is still to come does not count
+// startEnding starts to stop a pod.
+func (s *step) startEnding(why string, how podworker.KillOptions) {
+	s.setState(Ending, why)
+	s.version = s.serial // ignore the answer of a pending admission
 	s.refusal = lifecycle.PodAdmitResult{}
 	s.stop(how)
 }
 
-// ended records that nothing of the pod runs, and nothing will.
+// ended records that none of the pod's containers runs or will run.
 func (s *step) ended(why string) {
-	s.become(Ended, why)
+	s.setState(Ended, why)
 	s.version, s.endedBy, s.refusal = s.serial, s.serial, lifecycle.PodAdmitResult{}
 	if s.newer != nil {
 		s.pod, s.newer = s.newer, nil
@@ -97,7 +98,8 @@ func (s *step) ended(why string) {
 	s.do(doRelease, doEnded)
 }
 
-// removeNow starts the removal of a pod that is leaving, unless its worker still has it.
+// removeNow starts the removal of a pod that is to be removed, unless its worker has not
+// finished.
 func (s *step) removeNow() {
 	if s.leaving() && !s.working && !s.removing {
 		s.removing = true
@@ -105,31 +107,31 @@ func (s *step) removeNow() {
 	}
 }
 
-// defined is about a pod that a source defines.
+// defined handles a pod that a source defines.
 func (s *step) defined(e event) {
 	undefinedBefore := s.source == ""
 	s.source = e.source
 	switch s.state {
 	case Gone:
 		s.pod = e.pod
-		if e.ended { // a question could only change the status of its end
-			s.become(Admitted, "it ended before this agent began")
+		if e.ended { // admission could only change its final status
+			s.setState(Admitted, "it ended before this agent started")
 			s.working = true
 			s.do(doStart)
 			return
 		}
-		s.ask("its source defines it")
+		s.requestAdmission("its source defines it")
 	case Offered:
 		s.pod = e.pod
-		s.ask("its source has changed it")
+		s.requestAdmission("its source has changed it")
 	case Refused:
-		if s.working { // what an earlier agent started of it is being stopped
-			s.become(Ending, "its source has changed it")
+		if s.working { // containers of an earlier agent are being stopped
+			s.setState(Ending, "its source has changed it")
 			s.newer, s.again = e.pod, true
 			return
 		}
 		s.pod = e.pod
-		s.ask("its source has changed it")
+		s.requestAdmission("its source has changed it")
 	case Admitted:
 		s.edited(e)
 	case Ending:
@@ -141,7 +143,7 @@ func (s *step) defined(e event) {
 	}
 }
 
-// edited is about another definition of an admitted pod.
+// edited handles a new definition of an admitted pod.
 func (s *step) edited(e event) {
 	if sameSpec(s.pod, e.pod) || podspec.IsTerminal(e.pod.Status.Phase) {
 		s.pod, s.newer, s.refusal = e.pod, nil, lifecycle.PodAdmitResult{}
@@ -150,22 +152,22 @@ func (s *step) edited(e event) {
 		return
 	}
 	s.newer, s.refusal = e.pod, lifecycle.PodAdmitResult{}
-	s.askEdit()
+	s.requestEditAdmission()
 }
 
-// deleted is about a pod that its source is deleting. It is never asked about.
+// deleted handles a pod with a deletion timestamp. It never goes through admission.
 func (s *step) deleted(e event) {
 	s.pod, s.newer, s.source, s.again, s.remove = e.pod, nil, e.source, false, deleted
 	const why = "it is deleted"
 	switch s.state {
 	case Gone:
-		s.become(Ending, why)
+		s.setState(Ending, why)
 		s.working = true
 		s.do(doResume)
 	case Offered, Refused:
-		s.dismiss(e, why)
+		s.endUnadmitted(e, why)
 	case Admitted, Ending:
-		s.end(why, podworker.KillOptions{})
+		s.startEnding(why, podworker.KillOptions{})
 	case Ended:
 		s.removeNow()
 	case Removed:
@@ -173,37 +175,37 @@ func (s *step) deleted(e event) {
 	}
 }
 
-// undefined is about a pod that no source defines any more.
+// undefined handles a pod that no source defines any more.
 func (s *step) undefined(e event) {
 	s.source, s.again, s.newer = "", false, nil
 	const why = "no source defines it any more"
 	switch s.state {
 	case Offered, Refused:
-		s.dismiss(e, why)
+		s.endUnadmitted(e, why)
 	case Admitted:
-		s.end(why, podworker.KillOptions{})
+		s.startEnding(why, podworker.KillOptions{})
 	case Ended:
 		s.removeNow()
 	case Removed:
-		s.become(Gone, why)
+		s.setState(Gone, why)
 		s.do(doForget)
 	case Ending, Gone:
 	}
 }
 
-// dismiss ends a pod that was not admitted. Something of it may run all the same: an earlier
-// agent may have started it.
-func (s *step) dismiss(e event, why string) {
+// endUnadmitted ends a pod that was not admitted. Its containers may still run if an earlier agent
+// started them.
+func (s *step) endUnadmitted(e event, why string) {
 	if s.working || e.runs {
 		s.do(doRelease)
-		s.end(why, podworker.KillOptions{})
+		s.startEnding(why, podworker.KillOptions{})
 		return
 	}
 	s.ended(why)
 	s.removeNow()
 }
 
-// reconciled is about a pod whose status at its source has changed.
+// reconciled handles a pod whose status has changed at its source.
 func (s *step) reconciled(e event) {
 	switch {
 	case s.state == Gone:
@@ -216,25 +218,25 @@ func (s *step) reconciled(e event) {
 	s.do(doPublish)
 }
 
-// answered is about the answer of admission.
+// answered handles the result of an admission.
 func (s *step) answered(e event) {
 	if e.version != s.version {
 		return
 	}
 	refusal := e.result
-	news := refusal != s.refusal
+	isNew := refusal != s.refusal
 	switch {
 	case s.state == Offered && e.result.Admit:
-		s.become(Admitted, "it was admitted")
+		s.setState(Admitted, "it was admitted")
 		if s.refusal != (lifecycle.PodAdmitResult{}) {
 			s.do(doUnrefuse)
 		}
 		s.refusal, s.adopted, s.working = lifecycle.PodAdmitResult{}, e.runs, true
 		s.do(doStart)
 	case s.state == Offered:
-		s.become(Refused, refusal.Reason)
+		s.setState(Refused, refusal.Reason)
 		s.refusal = refusal
-		if news {
+		if isNew {
 			s.todo = append(s.todo, do{action: doRefuse, pod: s.pod, result: refusal})
 		}
 		if e.runs {
@@ -245,24 +247,24 @@ func (s *step) answered(e event) {
 		s.do(doUpdate)
 	case s.state == Admitted && s.newer != nil:
 		s.refusal = refusal
-		if news {
+		if isNew {
 			s.todo = append(s.todo, do{action: doRefuseEdit, pod: s.pod, result: refusal})
 		}
 	}
 }
 
-// retry asks again about a static pod or an edit that was refused. The refusal of an API pod
-// is final.
+// retry requests the admission of a refused static pod or a refused edit again. The refusal of
+// an API pod is final.
 func (s *step) retry() {
 	switch {
 	case s.state == Refused && s.static() && !s.working:
-		s.ask("the node has changed")
+		s.requestAdmission("the node has changed")
 	case s.state == Admitted && s.newer != nil && s.refusal != (lifecycle.PodAdmitResult{}):
-		s.askEdit()
+		s.requestEditAdmission()
 	}
 }
 
-// synced is about something outside that the pod depends on.
+// synced handles a change outside the agent that the pod depends on.
 func (s *step) synced() {
 	s.retry()
 	if s.state == Admitted {
@@ -273,21 +275,21 @@ func (s *step) synced() {
 	}
 }
 
-// killed ends a pod that its source defines.
+// killed handles a kill of a pod that its source still defines.
 func (s *step) killed(e event) {
 	if s.state == Gone {
 		return
 	}
-	if s.remove == keep && s.state != Refused {
+	if s.remove == keepData && s.state != Refused {
 		s.remove = e.remove
 	}
 	s.stopped = s.stopped || e.stopped
 	switch s.state {
 	case Offered:
 		s.do(doRelease)
-		s.end("it was killed", e.how)
+		s.startEnding("it was killed", e.how)
 	case Admitted:
-		s.end("it was killed", e.how)
+		s.startEnding("it was killed", e.how)
 	case Ending:
 		s.stop(e.how)
 	case Refused:
@@ -300,12 +302,12 @@ func (s *step) killed(e event) {
 	}
 }
 
-// moved is about the phase of the pod's worker.
+// moved handles a new phase of the pod's worker.
 func (s *step) moved(e event) {
 	switch e.phase {
 	case podworker.Terminating:
 		if s.state == Admitted {
-			s.become(Ending, "its containers have ended, or it may not run any longer")
+			s.setState(Ending, "its containers have ended, or it may not run any longer")
 		}
 	case podworker.Terminated:
 		s.stopEnded()
@@ -324,15 +326,15 @@ func (s *step) moved(e event) {
 	}
 }
 
-// stopEnded records that nothing of a pod runs any more that was being stopped. A worker may
-// go from the beginning to Finished at once.
+// stopEnded records the end of a pod. A worker may go from its first phase directly to
+// Finished.
 func (s *step) stopEnded() {
 	if s.state == Ending || s.state == Admitted {
 		s.ended(s.why)
 	}
 }
 
-// removed is about a pod of which nothing is left.
+// removed handles the complete removal of a pod.
 func (s *step) removed() {
 	if s.state != Ended || !s.removing {
 		return
@@ -340,27 +342,27 @@ func (s *step) removed() {
 	s.removing = false
 	switch {
 	case s.again:
-		s.beginAgain("its source defines it again")
+		s.startAgain("its source defines it again")
 	case s.source == "":
-		s.become(Gone, "nothing of it is left")
+		s.setState(Gone, "it is completely removed")
 		s.do(doForget)
 	default:
-		s.become(Removed, "nothing of it is left")
+		s.setState(Removed, "it is completely removed")
 		if s.remove == deleted {
 			s.do(doTerminate)
 		}
 	}
 }
 
-// beginAgain asks about a pod of which nothing is left of its earlier life.
-func (s *step) beginAgain(why string) {
-	s.again, s.remove, s.stopped, s.adopted, s.grace = false, keep, false, false, nil
+// startAgain requests the admission of a pod whose earlier run is completely removed.
+func (s *step) startAgain(why string) {
+	s.again, s.remove, s.stopped, s.adopted, s.grace = false, keepData, false, false, nil
 	s.refusal = lifecycle.PodAdmitResult{}
 	s.do(doForget)
-	s.ask(why)
+	s.requestAdmission(why)
 }
 
-// found is about a pod that has no record.
+// found handles a pod of the runtime or the disk that has no record.
 func (s *step) found(e event) {
 	if s.state != Gone {
 		return
@@ -368,21 +370,22 @@ func (s *step) found(e event) {
 	const why = "no source defines it"
 	s.pod = stub(e.status)
 	if e.runs {
-		s.become(Ending, why)
+		s.setState(Ending, why)
 		s.working, s.adopted = true, true
 		s.todo = append(s.todo, do{action: doStopOrphan, pod: s.pod, status: e.status})
 		return
 	}
-	s.become(Ended, why)
+	s.setState(Ended, why)
 	s.removeNow()
 }
 
-// stub returns what is known of a pod that only the runtime has.
+// stub returns a pod with only UID, name and namespace, for a pod that exists only in the
+// runtime.
 func stub(s *podcache.Status) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: s.UID, Name: s.Name, Namespace: s.Namespace}}
 }
 
-// resumed has a static pod that StopPods has ended begin again. An API pod has failed for good.
+// resumed restarts a static pod that StopPods has ended. An API pod has failed for good.
 func (s *step) resumed() {
 	if !s.stopped {
 		return
@@ -398,7 +401,7 @@ func (s *step) resumed() {
 		s.again = true
 		s.removeNow()
 	case Removed:
-		s.beginAgain("its shutdown was cancelled")
+		s.startAgain("its shutdown was cancelled")
 	case Offered, Refused, Admitted, Gone:
 	}
 }

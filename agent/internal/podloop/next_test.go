@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// testPod is a pod of one container. Each image is another spec.
+// testPod returns a pod with one container. Each image is a different spec.
 func testPod(source, image string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -35,8 +35,8 @@ func noPlace() lifecycle.PodAdmitResult {
 	return lifecycle.PodAdmitResult{Reason: "OutOfpods", Message: "no place"}
 }
 
-// exampleRecords are the states of a pod in which the table of testdata/next starts, of each of
-// the two kinds of pods.
+// exampleRecords are the states in which the table of testdata/next starts, for both kinds of
+// pods.
 func exampleRecords(source string) []struct {
 	name string
 	record
@@ -118,7 +118,7 @@ func exampleEvents(source string) map[string]event {
 
 func (a action) String() string {
 	return [...]string{
-		"ask", "release", "start", "update", "sync", "stop", "resume", "stopOrphan", "refuse", "refuseEdit",
+		"request admission", "release", "start", "update", "sync", "stop", "resume", "stopOrphan", "refuse", "refuseEdit",
 		"unrefuse", "publish", "terminate", "ended", "remove", "forget", "forgetWorker",
 	}[a]
 }
@@ -159,7 +159,7 @@ func show(r record, todo []do) string {
 	return text
 }
 
-// TestNext shows what follows from each event in each state. After a deliberate change:
+// TestNext shows all transitions. After a deliberate change run:
 // go test ./agent/internal/podloop -run TestNext -rewrite
 func TestNext(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,7 @@ func TestExplain_WaitingContainers(t *testing.T) {
 		})
 		require.Equal(b.t, "container main is restarted", e.Next[0].What)
 		require.True(b.t, e.Next[0].At.After(time.Now()))
-		require.Equal(b.t, "its active deadline (3600 s) is over, and it is stopped", e.Next[1].What)
+		require.Equal(b.t, "it is stopped because its active deadline (3600 s) is over", e.Next[1].What)
 		require.Contains(b.t, strings.Join(e.Why, "\n"), "container main last ended with exit code 3 (Error) at 2000-01-01T")
 		require.NotEmpty(b.t, e.Plan)
 		time.Sleep(time.Hour)
@@ -59,7 +59,7 @@ func TestExplain_Pulls(t *testing.T) {
 	})
 }
 
-func TestBackoffs_OutliveTheAgent(t *testing.T) {
+func TestBackoffs_SurviveRestarts(t *testing.T) {
 	t.Parallel()
 	pod := newPod("web", "crash:1")
 	inRestarts(t, func(b *bed) {
@@ -78,8 +78,8 @@ func TestBackoffs_DamagedValues(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"{":                         "unexpected end",
-		`{"version":2,"data":[]}`:   "version 2 is not 1",
-		`{"version":1,"data":null}`: "it has no data",
+		`{"version":2,"data":[]}`:   "version 2 is not supported, want 1",
+		`{"version":1,"data":null}`: "the value has no data",
 	} {
 		store := newStore()
 		require.NoError(t, store.Put(t.Context(), backoffKey, []byte(text)))
@@ -163,7 +163,7 @@ func TestCommands(t *testing.T) {
 	require.EqualError(t, err, "down")
 }
 
-// failingSink takes nothing until it is healed.
+// failingSink refuses all statuses until it is healed.
 type failingSink struct{ healed atomic.Bool }
 
 func (s *failingSink) Publish(context.Context, status.Change) error {
@@ -174,8 +174,8 @@ func (s *failingSink) Publish(context.Context, status.Change) error {
 }
 func (s *failingSink) Forget(types.UID) {}
 
-// A sink that fails is noted, and statuses are saved all the same.
-func TestSink_ThatFails(t *testing.T) {
+// A failing sink is reported as a note, and statuses are still saved.
+func TestSink_Fails(t *testing.T) {
 	t.Parallel()
 	sink := &failingSink{}
 	inBubble(t, func(b *bed) {
@@ -224,8 +224,9 @@ func TestCgroups_ClassesFollowThePods(t *testing.T) {
 	})
 }
 
-// A pod of an API server that has ended by its status is not asked about, and its deletion ends it.
-func TestAPIPod_ThatHasEnded(t *testing.T) {
+// A pod of an API server that has ended according to its status does not go through admission,
+// and its deletion removes it.
+func TestAPIPod_EndedPod(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bed) {
 		failed := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
@@ -239,7 +240,7 @@ func TestAPIPod_ThatHasEnded(t *testing.T) {
 	}, twoSources("file", "api"))
 }
 
-func TestRuntime_ThatIsDown(t *testing.T) {
+func TestRuntime_Down(t *testing.T) {
 	t.Parallel()
 	inRestarts(t, func(b *bed) {
 		b.set(newPod("web", "web:1"))

@@ -8,28 +8,29 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// State is how far a pod has come.
+// State is the stage of a pod's life on the node.
 type State uint8
 
 const (
 	// Offered pods wait for admission.
 	Offered State = iota
-	// Refused pods were not admitted. An API pod has failed; a static pod is asked about again
-	// when the node has changed.
+	// Refused pods were not admitted. An API pod has failed; a static pod goes through
+	// admission again when the node has changed.
 	Refused
-	// Admitted pods are kept running.
+	// Admitted pods are running or being started.
 	Admitted
 	// Ending pods are being stopped.
 	Ending
-	// Ended pods have nothing running, and nothing will. Their allocations are released.
+	// Ended pods have no running container and will not start one. Their allocations are
+	// released.
 	Ended
-	// Removed pods have nothing left on the node; a source still defines them.
+	// Removed pods have no data left on the node. A source still defines them.
 	Removed
-	// Gone pods are not known any more. Only [Observers].Pod sees this state.
+	// Gone pods are forgotten. Only [Observers].Pod sees this state.
 	Gone
 )
 
-// MayRun reports whether a pod in this state holds something of the node.
+// MayRun reports whether a pod in this state may still use resources of the node.
 func (s State) MayRun() bool { return s == Admitted || s == Ending }
 
 // String returns the state in lower case.
@@ -56,37 +57,37 @@ func (s State) String() string {
 type Move struct {
 	Pod      *corev1.Pod
 	From, To State
-	// Adopted reports that the pod ran before this agent began.
+	// Adopted reports whether the pod ran before this agent started.
 	Adopted bool
-	// Reason is why, in a few words.
+	// Reason describes in a few words why the state changed.
 	Reason string
 }
 
-// Pod is what is known of one pod at one moment. It is shared and must not be modified.
+// Pod is a snapshot of what the loop knows of one pod. It is shared and must not be modified.
 type Pod struct {
-	// Spec is the pod with its newest status and the resources that it was allocated. Of a pod
-	// that only the runtime knows it has names and UID.
+	// Spec is the pod with its newest status and its allocated resources. If only the runtime
+	// knows the pod, Spec has just names and UID.
 	Spec *corev1.Pod
-	// Source is the name of its source, empty if no source defines the pod.
+	// Source is the name of the pod's source, empty if no source defines it.
 	Source string
 	State  State
-	// Runtime is what the runtime shows of it, never nil.
+	// Runtime is the pod's state in the runtime. It is never nil.
 	Runtime *podcache.Status
 }
 
-// Explanation is why a pod is in its state.
+// Explanation describes why a pod is in its state, and what comes next.
 type Explanation struct {
 	Pod Pod
-	// Why has facts, the most important first.
+	// Why lists facts, the most important one first.
 	Why []string
-	// Next is what will happen, the soonest first.
+	// Next lists what will happen, soonest first.
 	Next []Step
-	// Plan is what the next sync would do in the runtime. Empty: nothing, or the pod is not
-	// kept running.
+	// Plan describes what the next sync would do in the runtime. It is empty if the sync would
+	// do nothing, or if the pod is not admitted.
 	Plan string
 }
 
-// Step is something that will happen. Zero At: as soon as possible.
+// Step is a future action. A zero At means as soon as possible, or after another event.
 type Step struct {
 	At   time.Time
 	What string
@@ -95,10 +96,10 @@ type Step struct {
 // Check is the state of one part.
 type Check struct {
 	Name string
-	// Err is why the part cannot do its work; nil if it can.
+	// Err is why the part does not work, nil if it works.
 	Err error
-	// Fatal reports that only a restart of the agent can help.
+	// Fatal reports whether only a restart of the agent can help.
 	Fatal bool
-	// Notes are worth knowing although Err is nil.
+	// Notes are details worth knowing although Err is nil.
 	Notes []string
 }

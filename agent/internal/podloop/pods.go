@@ -27,8 +27,8 @@ func (l *Loop) each(f func(record)) {
 	}
 }
 
-// Pods returns all pods that a source defines or of which something is left, by namespace and
-// name.
+// Pods returns all pods that a source defines or that have data left on the node, ordered by
+// namespace and name.
 func (l *Loop) Pods() []Pod {
 	var pods []Pod
 	l.each(func(r record) { pods = append(pods, l.view(r)) })
@@ -38,7 +38,7 @@ func (l *Loop) Pods() []Pod {
 	return pods
 }
 
-// Pod returns one of Pods.
+// Pod returns the pod with this UID as Pods does, and false if it does not exist.
 func (l *Loop) Pod(uid types.UID) (Pod, bool) {
 	r, known := l.record(uid)
 	if !known {
@@ -48,7 +48,7 @@ func (l *Loop) Pod(uid types.UID) (Pod, bool) {
 }
 
 func (l *Loop) view(r record) Pod {
-	observed, _ := l.cache.Get(r.uid) // what was known before an error counts
+	observed, _ := l.cache.Get(r.uid) // on an error, use the last known status
 	return Pod{Spec: l.withStatus(l.allocated(r.pod)), Source: r.source, State: r.state, Runtime: observed}
 }
 
@@ -61,7 +61,8 @@ func (l *Loop) withStatus(pod *corev1.Pod) *corev1.Pod {
 	return &p
 }
 
-// Find returns a pod as its source defines it, or as it was admitted.
+// Find returns the definition of a pod that is in effect. It returns false if no definition is
+// known.
 func (l *Loop) Find(uid types.UID) (*corev1.Pod, bool) {
 	r, known := l.record(uid)
 	if !known || len(r.pod.Spec.Containers) == 0 {
@@ -70,12 +71,12 @@ func (l *Loop) Find(uid types.UID) (*corev1.Pod, bool) {
 	return r.pod, true
 }
 
-// Active returns the pods that hold something of the node, with their newest status, as eviction
-// sees them.
+// Active returns the pods that may use resources of the node, with their newest status, as
+// eviction needs them.
 func (l *Loop) Active() []*corev1.Pod {
 	pods := l.running()
 	for i, p := range pods {
-		pods[i] = l.seen(p)
+		pods[i] = l.admissionView(p)
 	}
 	return pods
 }
@@ -90,37 +91,38 @@ func (l *Loop) Desired() (pods []*corev1.Pod) {
 	return pods
 }
 
-// Known returns what the workers know. It must not be modified.
+// Known returns the pods that the workers know. It must not be modified.
 func (l *Loop) Known() map[types.UID]podworker.Known { return l.workers.KnownPods() }
 
-// Observed returns what the runtime shows of each pod, by UID.
+// Observed returns the state of each pod in the runtime, by UID.
 func (l *Loop) Observed() []*podcache.Status { return l.cache.Statuses() }
 
-// Await returns what the runtime shows of a pod once that is at least as new as since.
+// Await waits until the cached state of a pod is at least as new as since, and returns it.
 func (l *Loop) Await(ctx context.Context, uid types.UID, since time.Time) (*podcache.Status, error) {
 	return l.cache.GetNewerThan(ctx, uid, since)
 }
 
-// RelistedAt returns when the newest list of the runtime that succeeded began.
+// RelistedAt returns when the newest successful list of the runtime began.
 func (l *Loop) RelistedAt() time.Time { return l.pleg.Stats().RelistedAt }
 
 // Healthy returns why the runtime can't be listed, nil if it can.
 func (l *Loop) Healthy() error { return l.pleg.Healthy() }
 
-// Ready returns nil once every source has answered and the runtime was listed. Before that nothing
-// may be removed for having no pod.
+// Ready returns nil once every source has called set and the runtime was listed. Before that,
+// nothing may be removed as unknown.
 func (l *Loop) Ready() error {
-	errs := []error{l.silent()}
+	errs := []error{l.unanswered()}
 	select {
-	case <-l.looked:
+	case <-l.listed:
 	default:
 		errs = append(errs, errors.New("the runtime was not listed yet"))
 	}
 	return errors.Join(errs...)
 }
 
-// silent returns an error that names the sources that have not answered, nil if all have.
-func (l *Loop) silent() error {
+// unanswered returns an error that names the sources that have not called set yet, nil if all
+// have.
+func (l *Loop) unanswered() error {
 	l.mu.RLock()
 	ready := l.ready
 	l.mu.RUnlock()
@@ -130,12 +132,12 @@ func (l *Loop) silent() error {
 	return fmt.Errorf("not every source has answered yet: waiting for %s", cmp.Or(strings.Join(l.merge.Unanswered(), ", "), "its pods"))
 }
 
-// CleanedUp reports whether nothing is left of a pod in the runtime and among the logs, and no
-// removal is under way.
+// CleanedUp reports whether a pod has nothing left in the runtime and among the logs, and is
+// not being removed.
 func (l *Loop) CleanedUp(uid types.UID) bool {
 	r, _ := l.record(uid)
 	s, err := l.cache.Get(uid)
-	if err != nil || r.removing || isShown(s) {
+	if err != nil || r.removing || existsInRuntime(s) {
 		return false
 	}
 	if l.cfg.PodLogs == "" {
@@ -147,22 +149,23 @@ func (l *Loop) CleanedUp(uid types.UID) bool {
 
 // ContentRemovable reports whether garbage collection may remove the containers of a pod.
 func (l *Loop) ContentRemovable(uid types.UID) bool {
-	return l.workers.ShouldPodContentBeRemoved(uid) && !l.isKept(uid)
+	return l.workers.ShouldPodContentBeRemoved(uid) && !l.protectedFromGC(uid)
 }
 
 // RuntimeRemovable reports whether garbage collection may remove the sandboxes of a pod.
 func (l *Loop) RuntimeRemovable(uid types.UID) bool {
-	return l.workers.ShouldPodRuntimeBeRemoved(uid) && !l.isKept(uid)
+	return l.workers.ShouldPodRuntimeBeRemoved(uid) && !l.protectedFromGC(uid)
 }
 
-// isKept reports whether a pod is not for garbage collection: the remover has it or gets it, or
-// it waits for admission, and what an earlier agent left of it decides whether it has ended.
-func (l *Loop) isKept(uid types.UID) bool {
-	s, _ := l.cache.Get(uid) // what was known before an error counts
+// protectedFromGC reports whether garbage collection must skip a pod: because the remover
+// handles or will handle it, or because it waits for admission and its old containers decide
+// whether it has ended.
+func (l *Loop) protectedFromGC(uid types.UID) bool {
+	s, _ := l.cache.Get(uid) // on an error, use the last known status
 	r, known := l.record(uid)
-	return r.removing || known && r.state == Offered || (!known || r.leaving()) && isShown(s)
+	return r.removing || known && r.state == Offered || (!known || r.leaving()) && existsInRuntime(s)
 }
 
-// RunHook runs a hook of a container and returns when it has ended. A failure is recorded as an
+// RunHook runs a hook of a container and returns when it has ended. It records a failure as an
 // event.
 func (l *Loop) RunHook(ctx context.Context, hook lifecycle.Hook) { l.hooks.Run(ctx, hook) }

@@ -8,17 +8,17 @@ import (
 	"github.com/kubeparts/kubeparts/prober"
 )
 
-// probeHistory is how many runs of each probe are remembered.
+// probeHistory is the number of stored runs of each probe.
 const probeHistory = 4
 
-// Probe is a probe of a container and what it has found.
+// Probe is a probe of a container with its results.
 type Probe struct {
 	Container string
 	Kind      prober.Kind
 	Spec      *corev1.Probe
-	// Result is of the newest container.
+	// Result is the result for the newest container.
 	Result prober.Result
-	// Runs are the last ones, the oldest first.
+	// Runs are the most recent runs, oldest first.
 	Runs []prober.Record
 }
 

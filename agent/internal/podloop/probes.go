@@ -18,57 +18,56 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// probes is the prober, and which pod and container a container ID belongs to.
+// probes is the prober, with a map from container IDs to pods and containers.
 type probes struct {
 	*prober.Manager
 	grpc *grpcprobe.Checker
 
 	mu sync.Mutex
-	// owners are the keys of probes, without a kind, by container ID. They are those of each
-	// pod's last turn.
-	owners map[string]prober.Key
-	ids    map[types.UID][]string
+	// keys are the probe keys by container ID, without a kind, as of each pod's last sync.
+	keys map[string]prober.Key
+	ids  map[types.UID][]string
 }
 
 func newProbes(cfg prober.Config, grpc *grpcprobe.Checker) (*probes, error) {
 	cfg.GRPC = grpc
 	m, err := prober.New(cfg)
-	return &probes{Manager: m, grpc: grpc, owners: map[string]prober.Key{}, ids: map[types.UID][]string{}}, err
+	return &probes{Manager: m, grpc: grpc, keys: map[string]prober.Key{}, ids: map[types.UID][]string{}}, err
 }
 
-// turn has the pod of a worker's turn probed.
-func (p *probes) turn(t podworker.Turn) {
+// sync makes the prober probe the pod of a worker's sync.
+func (p *probes) sync(t podworker.Turn) {
 	p.AddPod(t.Pod)
-	p.own(t.Pod.UID, t.Status)
+	p.setContainers(t.Pod.UID, t.Status)
 }
 
-// own replaces the container IDs of a pod. A nil status drops them.
-func (p *probes) own(uid types.UID, observed *podcache.Status) {
+// setContainers replaces the container IDs of a pod. A nil status deletes them.
+func (p *probes) setContainers(uid types.UID, observed *podcache.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, id := range p.ids[uid] {
-		delete(p.owners, id)
+		delete(p.keys, id)
 	}
 	delete(p.ids, uid)
 	if observed == nil {
 		return
 	}
 	for _, c := range observed.Containers {
-		p.owners[c.GetId()] = prober.Key{PodUID: uid, Container: podcache.ContainerName(c)}
+		p.keys[c.GetId()] = prober.Key{PodUID: uid, Container: podcache.ContainerName(c)}
 		p.ids[uid] = append(p.ids[uid], c.GetId())
 	}
 }
 
-// end ends the probes of a pod whose containers have ended.
-func (p *probes) end(uid types.UID) {
+// remove stops the probes of a pod whose containers have ended.
+func (p *probes) remove(uid types.UID) {
 	p.RemovePod(uid)
-	p.own(uid, nil)
+	p.setContainers(uid, nil)
 }
 
-// results returns what the probes of a container found, for the runner.
+// results returns the probe results of a container, for the runner.
 func (p *probes) results(id string) podrunner.ProbeResults {
 	p.mu.Lock()
-	key := p.owners[id]
+	key := p.keys[id]
 	p.mu.Unlock()
 	of := func(k prober.Kind) prober.Result { key.Kind = k; return p.Result(key, id) }
 	startup := of(prober.Startup)
@@ -78,7 +77,7 @@ func (p *probes) results(id string) podrunner.ProbeResults {
 	}
 }
 
-// forStatus returns what the probes of a pod found, for its status.
+// forStatus returns the probe results of a pod, for its status.
 func (p *probes) forStatus(uid types.UID) status.Probes {
 	return func(container, id string) (startup, readiness status.ProbeResult) {
 		s, r := p.Probed(uid, container, id)
@@ -86,7 +85,7 @@ func (p *probes) forStatus(uid types.UID) status.Probes {
 	}
 }
 
-// runProbes probes until ctx is done.
+// runProbes runs the probes until ctx is done.
 func (l *Loop) runProbes(ctx context.Context) error {
 	changes := l.probes.Results(ctx)
 	var reader sync.WaitGroup
@@ -100,8 +99,8 @@ func (l *Loop) runProbes(ctx context.Context) error {
 	return errors.Join(err, l.probes.grpc.Close())
 }
 
-// probed reports a new result of a probe in the pod's status at once, and wakes its worker, which
-// may have to restart the container.
+// probed updates the pod's status with a new probe result at once, and wakes the pod's worker,
+// which may have to restart the container.
 func (l *Loop) probed(c prober.Change) {
 	good := c.Result == prober.Success
 	switch c.Kind {
@@ -117,8 +116,8 @@ func (l *Loop) probed(c prober.Change) {
 	l.wake(c.PodUID)
 }
 
-// target returns what is known of a container. Its pod may be ending: readiness is probed to the
-// end.
+// target returns the current state of a container. Its pod may be ending: readiness is probed
+// until the end.
 func (l *Loop) target(uid types.UID, container string, began time.Time) (prober.Target, bool) {
 	observed, err := l.cache.Get(uid)
 	if err != nil {
@@ -139,7 +138,7 @@ func (l *Loop) target(uid types.UID, container string, began time.Time) (prober.
 	}
 	if len(observed.IPs) > 0 {
 		t.PodIP = observed.IPs[0]
-	} else if ips := l.cfg.Node.Facts().IPs; len(ips) > 0 { // the pod is in the node's network
+	} else if ips := l.cfg.Node.Facts().IPs; len(ips) > 0 { // the pod uses the host network
 		t.PodIP = ips[0]
 	}
 	if t.State == prober.Running && t.StartedAt.Before(began) {
@@ -148,8 +147,8 @@ func (l *Loop) target(uid types.UID, container string, began time.Time) (prober.
 	return t, true
 }
 
-// wasStarted reports whether the container has started by the last status of its pod, which an
-// earlier agent may have saved.
+// wasStarted reports whether the container has started according to the last status of its pod,
+// which an earlier agent may have saved.
 func (l *Loop) wasStarted(uid types.UID, id string) bool {
 	last, _ := l.statuses.GetPodStatus(uid)
 	for _, st := range append(last.ContainerStatuses, last.InitContainerStatuses...) {
@@ -160,8 +159,8 @@ func (l *Loop) wasStarted(uid types.UID, id string) bool {
 	return false
 }
 
-// keep ends the probes of pods for which known returns false.
-func (p *probes) keep(known func(types.UID) bool) {
+// retain stops the probes of pods for which known returns false.
+func (p *probes) retain(known func(types.UID) bool) {
 	p.CleanupPods(known)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,7 +169,7 @@ func (p *probes) keep(known func(types.UID) bool) {
 			continue
 		}
 		for _, id := range ids {
-			delete(p.owners, id)
+			delete(p.keys, id)
 		}
 		delete(p.ids, uid)
 	}

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// queue has what the loop's goroutine is to do, in the order of posting. It has no bound, so
-// posting never waits: sources, workers, the admission lane and callers of [Loop.Sync] post from
-// wherever they are.
+// queue has the functions that the loop's goroutine is to call, in the order of posting. It is
+// unbounded, so post never waits: sources, workers, the admission queue and callers of
+// [Loop.Sync] may post from anywhere.
 type queue struct {
 	wake chan struct{} // capacity 1: the queue is not empty
 
@@ -24,12 +24,12 @@ func (q *queue) post(f func()) {
 	q.mu.Unlock()
 	select {
 	case q.wake <- struct{}{}:
-	default: // it is awake already
+	default: // a signal is pending already
 	}
 }
 
-// take returns all that was posted since the last call.
-func (q *queue) take() []func() {
+// takeAll removes and returns all queued functions.
+func (q *queue) takeAll() []func() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	items := q.items
@@ -37,22 +37,22 @@ func (q *queue) take() []func() {
 	return items
 }
 
-// run calls what is posted, one after another, until ctx is done. After each batch it calls
-// settled. What was posted before ctx was done is called all the same.
-func (q *queue) run(ctx context.Context, settled func()) {
+// run calls the posted functions one after another until ctx is done, and calls batchDone after
+// each batch. Functions posted before ctx was done are still called.
+func (q *queue) run(ctx context.Context, batchDone func()) {
 	for {
-		batch := q.take()
+		batch := q.takeAll()
 		for _, f := range batch {
 			f()
 		}
 		if len(batch) > 0 {
-			settled()
+			batchDone()
 			continue
 		}
 		select {
 		case <-q.wake:
 		case <-ctx.Done():
-			for _, f := range q.take() {
+			for _, f := range q.takeAll() {
 				f()
 			}
 			return

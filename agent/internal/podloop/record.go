@@ -13,59 +13,59 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// record is what the loop knows of the pod of one UID. It is a value: next returns the one that
-// follows. The record of an unknown pod has the state Gone and its UID.
+// record is what the loop knows of the pod with one UID. It is a value: next returns a new one.
+// The record of an unknown pod has only its UID and the state Gone.
 type record struct {
 	uid   types.UID
 	state State
-	// pod is the definition that counts: the one that was admitted, or waits for that. Of a pod
-	// that only the runtime knows it has names and UID.
+	// pod is the definition in effect: admitted, or waiting for admission.
+	// If only the runtime knows the pod, it has just names and UID.
 	pod *corev1.Pod
-	// newer is a definition that came later: an edit that waits for its answer or was refused,
-	// or what a pod is to be when it begins again.
+	// newer is a later definition: an edit that waits for admission or was refused, or the
+	// definition with which an ending pod starts again.
 	newer *corev1.Pod
-	// source is the name of the source that defines the pod. Empty: no source does.
+	// source is the name of the source that defines the pod. Empty means that no source does.
 	source string
-	// version is that of the last question to admission. Older answers do not count.
+	// version is that of the last admission request. Older answers are ignored.
 	version uint64
-	// refusal is why the pod, or the edit of an admitted one, was refused. It stays while
-	// the pod is asked about again.
+	// refusal is why the pod, or the edit of an admitted pod, was refused. It stays set while
+	// admission is retried.
 	refusal lifecycle.PodAdmitResult
-	// working reports that a worker has the pod and has not finished.
+	// working reports whether a worker has the pod and has not finished.
 	working bool
-	// removing reports that the remover has the pod.
+	// removing reports whether the remover is removing the pod.
 	removing bool
-	// remove is why nothing may be left of a pod that a source defines.
+	// remove is why the data of a pod that a source still defines is removed.
 	remove removal
-	// again reports that the pod begins again when nothing is left of its earlier life.
+	// again reports whether the pod starts again when its earlier run is completely removed.
 	again bool
-	// stopped reports that StopPods has ended the pod.
+	// stopped reports whether StopPods has ended the pod.
 	stopped bool
-	// endedBy is the serial of the event by which the pod has ended. Zero: it has not.
+	// endedBy is the serial of the event that ended the pod. Zero means it has not ended.
 	endedBy uint64
-	// adopted reports that the pod ran before this agent began.
+	// adopted reports whether the pod ran before this agent started.
 	adopted bool
 	// why is the reason of the last change of state, and since its time.
 	why   string
 	since time.Time
-	// grace is the grace period with which the pod was killed, nil for its own.
+	// grace is the grace period with which the pod was killed. Nil means the pod's own.
 	grace *time.Duration
 }
 
-// removal is why nothing may be left of a pod that a source defines.
+// removal is why the data of a pod that a source still defines is removed.
 type removal uint8
 
 const (
-	keep    removal = iota // what has ended stays until its source does not define it any more
-	deleted                // the API server deletes the pod
-	evicted                // what is left may be what the node is short of
-	emptied                // StopPods leaves nothing on the node
+	keepData removal = iota // nothing is removed while a source defines the pod
+	deleted                 // the API server deletes the pod
+	evicted                 // the pod's data may use the resource that the node lacks
+	emptied                 // StopPods removes all data of pods
 )
 
-// leaving reports whether the remover is to remove what is left of the pod, once it has ended.
-func (r record) leaving() bool { return r.source == "" || r.remove != keep || r.again }
+// leaving reports whether the remover removes the pod's data once it has ended.
+func (r record) leaving() bool { return r.source == "" || r.remove != keepData || r.again }
 
-// static reports whether the pod is asked about again after a refusal.
+// static reports whether admission of the pod is retried after a refusal.
 func (r record) static() bool { return podspec.IsStatic(r.pod) }
 
 // eventKind is the kind of an event.
@@ -74,111 +74,112 @@ type eventKind uint8
 const (
 	// evDefined is a pod that a source defines, new or changed.
 	evDefined eventKind = iota
-	// evDeleted is a pod that has a deletion timestamp. Its source defines it until it is gone.
+	// evDeleted is a pod with a deletion timestamp. Its source defines it until it is removed.
 	evDeleted
-	// evReconciled is a pod of which only the status has changed at its source.
+	// evReconciled is a pod whose status, and nothing else, has changed at its source.
 	evReconciled
 	// evUndefined is a pod that no source defines any more.
 	evUndefined
-	// evAnswered is the answer of admission.
+	// evAnswered is the result of an admission.
 	evAnswered
-	// evRetry asks about refused pods and edits again: the node has changed.
+	// evRetry retries the admission of refused pods and edits, because the node has changed.
 	evRetry
-	// evSynced is a change of something outside that the pod depends on.
+	// evSynced is a change outside the agent that the pod depends on.
 	evSynced
-	// evKilled ends a pod.
+	// evKilled stops a pod.
 	evKilled
-	// evMoved is another phase of the pod's worker.
+	// evMoved is a new phase of the pod's worker.
 	evMoved
-	// evRemoved is that nothing is left of the pod.
+	// evRemoved is the complete removal of the pod.
 	evRemoved
-	// evFound is a pod that only the runtime or the disk has.
+	// evFound is a pod that exists only in the runtime or on the disk.
 	evFound
-	// evResumed is that StopPods was cancelled.
+	// evResumed is the cancellation of StopPods.
 	evResumed
 )
 
-// event is something that happened to a pod, with what is known at that moment.
+// event is something that happened to a pod, with the facts at that moment.
 type event struct {
 	kind eventKind
 	uid  types.UID
-	// serial is larger than that of each event before. A question that follows from an event
-	// has it as its version.
+	// serial is larger than that of any earlier event. It becomes the version of an admission
+	// request that results from the event.
 	serial uint64
-	// runs reports that something of the pod may run.
+	// runs reports whether a container of the pod may run.
 	runs bool
 
-	// pod and source are of evDefined, evDeleted and evReconciled. ended reports that the pod
-	// had ended before this agent began, or has ended by its status at the API server.
+	// pod and source are set for evDefined, evDeleted and evReconciled. ended reports whether
+	// the pod had ended before this agent started, or has ended according to its status at the
+	// API server.
 	pod    *corev1.Pod
 	source string
 	ended  bool
-	// version and result are of evAnswered.
+	// version and result are set for evAnswered.
 	version uint64
 	result  lifecycle.PodAdmitResult
-	// how, stopped and remove are of evKilled: how the pod ends, whether it is StopPods that
-	// ends it, and what becomes of what is left.
+	// how, stopped and remove are set for evKilled: how the pod is stopped, whether StopPods
+	// stops it, and why its data is removed.
 	how     podworker.KillOptions
 	stopped bool
 	remove  removal
-	// phase is of evMoved.
+	// phase is set for evMoved.
 	phase podworker.Phase
-	// status is of evFound.
+	// status is set for evFound.
 	status *podcache.Status
 }
 
-// action is what the loop does after an event.
+// action is something that the loop does after an event.
 type action uint8
 
 const (
-	// doAsk asks admission about the pod, or about an edit of it.
-	doAsk action = iota
-	// doRelease returns the pod's place on the node, and what allocators gave to it.
+	// doAdmit requests the admission of the pod or of an edit.
+	doAdmit action = iota
+	// doRelease releases the pod's place on the node and its allocations.
 	doRelease
-	// doStart gives the pod to a worker, doUpdate gives it a newer definition, and doSync has
-	// it look at the pod.
+	// doStart starts a worker for the pod, doUpdate passes a newer definition to the worker,
+	// and doSync makes the worker sync the pod.
 	doStart
 	doUpdate
 	doSync
-	// doStop has the worker end the pod, and doResume has a new one go on ending it. doStopOrphan
-	// ends a pod without a definition.
+	// doStop makes the worker stop the pod, and doResume starts a worker that continues to stop
+	// it. doStopOrphan stops a pod without a definition.
 	doStop
 	doResume
 	doStopOrphan
-	// doRefuse and doRefuseEdit record a refusal, and doUnrefuse forgets the status that the
-	// refusal gave to the pod.
+	// doRefuse and doRefuseEdit record a refusal, and doUnrefuse deletes the status that a
+	// refusal has set.
 	doRefuse
 	doRefuseEdit
 	doUnrefuse
-	// doPublish publishes the pod's status again, and doTerminate as that of a pod of which
-	// nothing is left.
+	// doPublish publishes the pod's status again, and doTerminate publishes it as the status of
+	// a completely removed pod.
 	doPublish
 	doTerminate
-	// doEnded reports that the pod holds nothing of the node any more.
+	// doEnded reports that the pod no longer uses resources of the node.
 	doEnded
-	// doRemove removes all that is left of the pod.
+	// doRemove removes all remaining data of the pod.
 	doRemove
-	// doForget has workers and statuses forget the pod, and doForgetWorker only the workers.
+	// doForget makes workers and statuses forget the pod, and doForgetWorker only the workers.
 	doForget
 	doForgetWorker
 )
 
-// do is one step of what follows from an event.
+// do is one action with its arguments.
 type do struct {
 	action action
 	pod    *corev1.Pod
-	// version and edit are of doAsk.
+	// version and edit are set for doAdmit.
 	version uint64
 	edit    bool
-	// how is of doStop.
+	// how is set for doStop.
 	how podworker.KillOptions
-	// result is of doRefuse and doRefuseEdit.
+	// result is set for doRefuse and doRefuseEdit.
 	result lifecycle.PodAdmitResult
-	// status is of doStopOrphan.
+	// status is set for doStopOrphan.
 	status *podcache.Status
 }
 
-// sameSpec reports whether two definitions of a pod run the same.
+// sameSpec reports whether two definitions of a pod have the same name and spec.
 func sameSpec(a, b *corev1.Pod) bool {
 	return a.Name == b.Name && a.Namespace == b.Namespace && equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }

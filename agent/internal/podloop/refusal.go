@@ -10,26 +10,26 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// refusedMessage begins the message of a pod that was refused, as the kubelet's does.
+// refusedMessage is the prefix of a refused pod's status message, as in the kubelet.
 const refusedMessage = "Pod was rejected: "
 
-// refusedStatus returns what a refusal changes of a pod's status.
+// refusedStatus returns the function that changes a pod's status for a refusal.
 func refusedStatus(why lifecycle.PodAdmitResult) func(*corev1.PodStatus) {
 	return func(s *corev1.PodStatus) {
 		s.Phase, s.Reason, s.Message = corev1.PodFailed, why.Reason, refusedMessage+why.Message
 	}
 }
 
-// refused returns the status of a pod that was not admitted. What was reported of an earlier
-// version of the pod stays: its containers may run until they are stopped.
+// refused returns the status of a pod that was not admitted. It keeps the reported status of an
+// earlier version, because its containers may run until they are stopped.
 func refused(pod *corev1.Pod, before corev1.PodStatus, why lifecycle.PodAdmitResult) corev1.PodStatus {
 	refusedStatus(why)(&before)
 	before.QOSClass = podspec.QOSClass(pod)
 	return before
 }
 
-// countsAfterRestart reports whether a status that an earlier agent has saved holds for this
-// one. A refusal does not, because the node may have changed, nor does an end that came with
+// countsAfterRestart reports whether a status that an earlier agent has saved is still valid. A
+// refusal is not, because the node may have changed. Neither is a pod's end that was caused by
 // the shutdown of the node or the agent.
 func countsAfterRestart(s corev1.PodStatus) bool {
 	return s.Phase != corev1.PodFailed ||

@@ -13,61 +13,61 @@ import (
 )
 
 const (
-	// removalsAtOnce bounds how many pods are removed at a time.
+	// removalsAtOnce is the maximum number of concurrent removals.
 	removalsAtOnce = 8
-	// A removal that failed is repeated after firstRemovalRetry, and then after twice as long
-	// each time, up to lastRemovalRetry.
+	// A failed removal is retried after firstRemovalRetry; the delay doubles up to
+	// lastRemovalRetry.
 	firstRemovalRetry = 2 * time.Second
 	lastRemovalRetry  = time.Minute
 )
 
-// remover removes what is left of pods that have ended. It is the only part that does. Each pod
-// has a goroutine of its own until nothing is left of it, so a pod that can't be removed delays
-// no other.
+// remover removes the data of ended pods. No other part does. Each pod has its own goroutine
+// until it is completely removed, so a pod that can't be removed delays no other.
 type remover struct {
-	// remove removes all that is left of a pod, and removed is called after that.
+	// remove removes all remaining data of a pod, and removed is called after that.
 	remove  func(context.Context, types.UID) error
 	removed func(types.UID)
-	name    func(types.UID) string // namespace and name of a pod, empty if unknown
+	name    func(types.UID) string // namespace/name of a pod, empty if unknown
 	clock   clock.Clock
 	log     *slog.Logger
 	slots   chan struct{}
 	all     sync.WaitGroup
 
-	mu     sync.Mutex
-	hurry  chan struct{} // closed and replaced to end all waits
-	urgent int           // counts the calls of hurryUp
+	mu         sync.Mutex
+	retryNow   chan struct{} // closed and replaced to end all retry delays
+	retryCalls int           // number of calls of retryAllNow
 }
 
 func newRemover(c clock.Clock, log *slog.Logger) *remover {
-	return &remover{clock: c, log: log, slots: make(chan struct{}, removalsAtOnce), hurry: make(chan struct{})}
+	return &remover{clock: c, log: log, slots: make(chan struct{}, removalsAtOnce), retryNow: make(chan struct{})}
 }
 
-// start removes a pod, until that has succeeded or ctx is done. It never waits. It is called
-// once for each pod.
+// start removes a pod and retries until that has succeeded or ctx is done. It never waits. It
+// must be called once for each pod.
 func (r *remover) start(ctx context.Context, uid types.UID) {
 	r.all.Go(func() {
-		if r.persist(ctx, uid) {
+		if r.removeWithRetry(ctx, uid) {
 			r.removed(uid)
 		}
 	})
 }
 
-// persist repeats the removal until it has succeeded, and reports that. It logs a failure once
-// for each cause, and the success after one.
-func (r *remover) persist(ctx context.Context, uid types.UID) bool {
+// removeWithRetry repeats the removal until it has succeeded or ctx is done, and reports
+// whether it has succeeded. It logs each cause of failure once, and the success after a
+// failure.
+func (r *remover) removeWithRetry(ctx context.Context, uid types.UID) bool {
 	log := r.log.With("podUID", uid)
 	if name := r.name(uid); name != "" {
 		log = log.With("pod", name)
 	}
 	var delay time.Duration
-	cause, urgent := "", 0
+	cause, retryCalls := "", 0
 	for attempts := 1; ; attempts++ {
-		hurry, calls := r.hurried()
-		if calls > urgent { // begin anew, also with what is logged
-			delay, cause, urgent = 0, "", calls
+		retryNow, calls := r.retryState()
+		if calls > retryCalls { // start over with delay and logging
+			delay, cause, retryCalls = 0, "", calls
 		}
-		err := r.inTurn(ctx, uid)
+		err := r.removeOnce(ctx, uid)
 		if err == nil {
 			if attempts > 1 {
 				log.InfoContext(ctx, "removed a pod that could not be removed before", "attempts", attempts)
@@ -82,14 +82,14 @@ func (r *remover) persist(ctx context.Context, uid types.UID) bool {
 			cause = err.Error()
 			log.ErrorContext(ctx, "could not remove a pod, will retry", "retryIn", delay, "err", err)
 		}
-		if !r.wait(ctx, hurry, delay) {
+		if !r.wait(ctx, retryNow, delay) {
 			return false
 		}
 	}
 }
 
-// inTurn removes the pod as soon as not too many others are being removed.
-func (r *remover) inTurn(ctx context.Context, uid types.UID) error {
+// removeOnce tries one removal, as soon as fewer than removalsAtOnce others are running.
+func (r *remover) removeOnce(ctx context.Context, uid types.UID) error {
 	select {
 	case r.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -99,33 +99,34 @@ func (r *remover) inTurn(ctx context.Context, uid types.UID) error {
 	return r.remove(ctx, uid)
 }
 
-// wait waits for a time, or less in a hurry. It returns false when ctx is done.
-func (r *remover) wait(ctx context.Context, hurry <-chan struct{}, d time.Duration) bool {
+// wait waits for d, or until retryNow is closed. It returns false when ctx is done.
+func (r *remover) wait(ctx context.Context, retryNow <-chan struct{}, d time.Duration) bool {
 	timer := r.clock.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C():
-	case <-hurry:
+	case <-retryNow:
 	case <-ctx.Done():
 		return false
 	}
 	return true
 }
 
-func (r *remover) hurried() (<-chan struct{}, int) {
+// retryState returns the channel that ends retry delays, and the number of calls of retryAllNow.
+func (r *remover) retryState() (<-chan struct{}, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.hurry, r.urgent
+	return r.retryNow, r.retryCalls
 }
 
-// hurryUp has the removals that wait after a failure repeated at once.
-func (r *remover) hurryUp() {
+// retryAllNow retries all failed removals at once.
+func (r *remover) retryAllNow() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	close(r.hurry)
-	r.hurry = make(chan struct{})
-	r.urgent++
+	close(r.retryNow)
+	r.retryNow = make(chan struct{})
+	r.retryCalls++
 }
 
-// join returns when no removal is under way.
+// join returns when no removal is running.
 func (r *remover) join() { r.all.Wait() }

@@ -31,7 +31,7 @@ func inRestarts(t *testing.T, before, after func(b *bed), change ...func(*Config
 	})
 }
 
-func TestAdoption_OfWhatRuns(t *testing.T) {
+func TestAdoption_RunningPod(t *testing.T) {
 	t.Parallel()
 	var before []fakecri.Call
 	inRestarts(t, func(b *bed) {
@@ -48,12 +48,12 @@ func TestAdoption_OfWhatRuns(t *testing.T) {
 		}
 		e, err := b.Explain(b.t.Context(), "uid-web")
 		require.NoError(b.t, err)
-		require.Equal(b.t, []string{"all its containers run and are ready", "it ran before this agent began"}, e.Why)
+		require.Equal(b.t, []string{"all its containers run and are ready", "it ran before this agent started"}, e.Why)
 		require.Empty(b.t, e.Plan)
 	})
 }
 
-func TestAdoption_OfWhatHasEnded(t *testing.T) {
+func TestAdoption_EndedPod(t *testing.T) {
 	t.Parallel()
 	job := newPod("job", "job:1", restart(corev1.RestartPolicyNever))
 	inRestarts(t, func(b *bed) {
@@ -77,9 +77,9 @@ func TestAdoption_OfWhatHasEnded(t *testing.T) {
 	}, ordinaryPods)
 }
 
-// No status was saved of a pod that has ended: its container alone shows that. Garbage collection
-// must leave it until the pod was admitted.
-func TestAdoption_OfWhatHasEndedWithoutAStatus(t *testing.T) {
+// If no status was saved for an ended pod, only its container shows that it has ended. Garbage
+// collection must keep the container until the pod was admitted.
+func TestAdoption_EndedPodWithoutStatus(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		job := newPod("hang-job", "job:1", restart(corev1.RestartPolicyNever))
@@ -104,8 +104,8 @@ func TestAdoption_OfWhatHasEndedWithoutAStatus(t *testing.T) {
 	})
 }
 
-// A refusal of an earlier agent does not count.
-func TestAdoption_OfWhatWasRefused(t *testing.T) {
+// A refusal by an earlier agent is not taken over.
+func TestAdoption_RefusedPod(t *testing.T) {
 	t.Parallel()
 	inRestarts(t, func(b *bed) {
 		b.places.Store(1)
@@ -119,8 +119,8 @@ func TestAdoption_OfWhatWasRefused(t *testing.T) {
 	}, ordinaryPods)
 }
 
-// A pod that runs and may not any more is stopped, and asked about again then.
-func TestAdoption_OfWhatIsRefusedNow(t *testing.T) {
+// A running pod that is refused now is stopped, and goes through admission again afterwards.
+func TestAdoption_RunningPodIsRefused(t *testing.T) {
 	t.Parallel()
 	inRestarts(t, func(b *bed) {
 		b.set(newPod("web", "slow:1"), newPod("db", "slow:1"))
@@ -132,7 +132,7 @@ func TestAdoption_OfWhatIsRefusedNow(t *testing.T) {
 		require.Equal(b.t, "UnsupportedFields", p.Spec.Status.Reason)
 		e, err := b.Explain(b.t.Context(), "uid-web")
 		require.NoError(b.t, err)
-		require.Equal(b.t, "what an earlier agent started of it is stopped", e.Next[0].What)
+		require.Equal(b.t, "the containers that an earlier agent started are stopped", e.Next[0].What)
 		b.set(newPod("web", "web:2"), newPod("db", "slow:1", unsupported)) // while it is being stopped
 		b.awaitRunning("web")
 		require.Equal(b.t, []string{"web:2"}, b.images("web"))
@@ -145,7 +145,7 @@ func TestAdoption_OfWhatIsRefusedNow(t *testing.T) {
 	})
 }
 
-func TestAdoption_OfADeletedPod(t *testing.T) {
+func TestAdoption_DeletedPod(t *testing.T) {
 	t.Parallel()
 	inRestarts(t, func(b *bed) {
 		b.give(podspec.SourceAPI, newPod("web", "web:1"))
@@ -158,7 +158,7 @@ func TestAdoption_OfADeletedPod(t *testing.T) {
 	}, twoSources(podspec.SourceAPI))
 }
 
-// What no source defines any more is ended, but not before all sources have answered.
+// A pod that no source defines any more is stopped, but not before all sources have called set.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	inRestarts(t, func(b *bed) {
@@ -181,8 +181,8 @@ func TestOrphans(t *testing.T) {
 	}, twoSources(podspec.SourceFile, podspec.SourceHTTP))
 }
 
-// A pod of the same name that an earlier agent started ends before the new one begins.
-func TestOrphans_OfTheSameName(t *testing.T) {
+// A pod of the same name that an earlier agent started ends before the new one starts.
+func TestOrphans_SameName(t *testing.T) {
 	t.Parallel()
 	inRestarts(t, func(b *bed) {
 		b.set(newPod("web", "slow:1", withUID("one")))
@@ -195,8 +195,8 @@ func TestOrphans_OfTheSameName(t *testing.T) {
 	})
 }
 
-// A pod that comes back while what was found of it ends begins again.
-func TestOrphans_ThatComeBack(t *testing.T) {
+// A pod that is defined again while the pod found in the runtime is ending starts again.
+func TestOrphans_DefinedAgain(t *testing.T) {
 	t.Parallel()
 	inRestarts(t, func(b *bed) {
 		b.set(newPod("web", "slow:1"))
@@ -240,7 +240,7 @@ func TestRemoval_BacksOff(t *testing.T) {
 		require.InDelta(b.t, 14, count, 3)
 		e, err := b.Explain(b.t.Context(), "uid-web")
 		require.NoError(b.t, err)
-		require.Equal(b.t, []Step{{What: "what is left of it is removed"}}, e.Next)
+		require.Equal(b.t, []Step{{What: "its remaining data is removed"}}, e.Next)
 		require.False(b.t, b.CleanedUp("uid-web"))
 		require.False(b.t, b.ContentRemovable("uid-web"))
 		require.False(b.t, b.RuntimeRemovable("uid-web"))
@@ -250,13 +250,13 @@ func TestRemoval_BacksOff(t *testing.T) {
 		require.Equal(b.t, Ended, b.await("web", Ended).State, "it begins when nothing of its earlier life is left")
 		e, err = b.Explain(b.t.Context(), "uid-web")
 		require.NoError(b.t, err)
-		require.Equal(b.t, "it begins again when nothing is left of its earlier life", e.Next[1].What)
+		require.Equal(b.t, "it starts again when its earlier run is completely removed", e.Next[1].What)
 		b.node.Heal("RemovePodSandbox")
 		b.awaitRunning("web")
 	})
 }
 
-func TestLeftoversOnDisk(t *testing.T) {
+func TestHousekeeping_RemovesFilesOfUnknownPods(t *testing.T) {
 	t.Parallel()
 	inRestarts(t, func(b *bed) {
 		b.set(newPod("web", "web:1", func(p *corev1.Pod) {
@@ -313,7 +313,7 @@ func TestStopPods_InStages(t *testing.T) {
 	}, twoSources(podspec.SourceFile, podspec.SourceAPI))
 }
 
-// After a shutdown that was called off the loop goes on.
+// The loop continues after a cancelled shutdown.
 func TestStopPods_Cancelled(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]podworker.ShutdownConfig{
@@ -344,7 +344,8 @@ func TestStopPods_Cancelled(t *testing.T) {
 	}
 }
 
-// The end of Run ends StopPods, whatever it waits for: a program bounds its time so.
+// The end of Run ends StopPods, whatever it is waiting for, so that a program can limit its
+// time.
 func TestStopPods_EndsWithRun(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]string{"the runtime was never listed": "ListPodSandbox", "a container does not end": "StopContainer"} {
@@ -371,7 +372,7 @@ func TestStopPods_EndsWithRun(t *testing.T) {
 	}
 }
 
-func TestEvict_RemovesWhatIsLeft(t *testing.T) {
+func TestEvict_RemovesRemainingData(t *testing.T) {
 	t.Parallel()
 	inRestarts(t, func(b *bed) {
 		b.set(newPod("web", "web:1"))

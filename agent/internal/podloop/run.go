@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// lookRetry is the time between two attempts to list the runtime for the first time.
-	lookRetry = time.Second
-	// lastWrites is how long each of the last writes may take when the loop stops.
+	// firstRelistRetry is the time between two attempts to list the runtime for the first time.
+	firstRelistRetry = time.Second
+	// lastWrites is the time limit of each of the last writes when the loop stops.
 	lastWrites = 5 * time.Second
 )
 
-// Run runs pods until ctx is done, joins what it has started, and returns nil. Pods run on. It
-// returns an error if a source returns earlier, or if an allocator can't be restored. A Loop runs
-// once.
+// Run runs pods until ctx is done, joins its goroutines and returns nil. Pods keep running. It
+// returns an error if a source returns earlier, or if an allocator can't be restored. A Loop
+// runs once.
 //
-// The parts stop in this order: sources, admission and housekeeping; workers; removals; what
-// these use. Then the last statuses and the restart back-offs are saved.
+// The parts stop in this order: sources, admission and housekeeping; workers; removals; the
+// parts that these use. Then the last statuses and the restart back-offs are saved.
 func (l *Loop) Run(ctx context.Context) error {
-	if !l.begun.CompareAndSwap(false, true) {
-		return errors.New("the loop has run already")
+	if !l.hasRun.CompareAndSwap(false, true) {
+		return errors.New("the pod loop can run only once")
 	}
 	defer close(l.stopped)
 	l.load(ctx)
@@ -42,7 +42,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer stopAbove(nil)
 
 	l.removals = func(uid types.UID) { l.remover.start(work, uid) }
-	failed := make(chan error, 1) // has the first error
+	failed := make(chan error, 1) // receives the first error
 	start := func(ctx context.Context, g *sync.WaitGroup, run func(context.Context) error) {
 		g.Go(func() {
 			if err := run(ctx); err != nil {
@@ -55,9 +55,9 @@ func (l *Loop) Run(ctx context.Context) error {
 		})
 	}
 	var all, workers, used sync.WaitGroup
-	l.startBelow(func(run func(context.Context) error) { start(below, &used, run) })
+	l.startDependencies(func(run func(context.Context) error) { start(below, &used, run) })
 	start(work, &workers, l.workers.Run)
-	l.startAbove(func(run func(context.Context) error) { start(above, &all, run) })
+	l.startWorkSources(func(run func(context.Context) error) { start(above, &all, run) })
 
 	<-above.Done()
 	all.Wait()
@@ -66,7 +66,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.remover.join()
 	stopBelow()
 	used.Wait()
-	l.remover.join() // what the last events have started ends at once
+	l.remover.join() // removals started by the last events return at once
 	l.saveLast(base)
 	select {
 	case err := <-failed:
@@ -76,19 +76,19 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// load reads what an earlier agent has saved.
+// load reads the state that an earlier agent has saved.
 func (l *Loop) load(ctx context.Context) {
-	if err := l.saved.Load(ctx); err != nil { // the other statuses count
+	if err := l.saved.Load(ctx); err != nil { // the other statuses are loaded
 		l.cfg.Logger.ErrorContext(ctx, "could not read the saved statuses of some pods", "err", err)
 	}
 	if err := l.restarts.load(ctx); err != nil {
-		l.cfg.Logger.WarnContext(ctx, "restart back-offs begin anew", "err", err)
+		l.cfg.Logger.WarnContext(ctx, "could not restore the restart back-offs, all restart delays start over", "err", err)
 	}
 }
 
-// startBelow starts what the workers use.
-func (l *Loop) startBelow(start func(func(context.Context) error)) {
-	start(func(ctx context.Context) error { l.queue.run(ctx, l.settled); return nil })
+// startDependencies starts the parts that the workers use.
+func (l *Loop) startDependencies(start func(func(context.Context) error)) {
+	start(func(ctx context.Context) error { l.queue.run(ctx, l.batchDone); return nil })
 	start(l.runPLEG)
 	start(l.runProbes)
 	for _, p := range l.publishers {
@@ -96,24 +96,24 @@ func (l *Loop) startBelow(start func(func(context.Context) error)) {
 	}
 }
 
-// startAbove starts what gives work to the workers.
-func (l *Loop) startAbove(start func(func(context.Context) error)) {
-	start(l.runLane)
+// startWorkSources starts the parts that create work for the workers.
+func (l *Loop) startWorkSources(start func(func(context.Context) error)) {
+	start(l.runAdmission)
 	start(func(ctx context.Context) error { return l.restarts.loop.Run(ctx, l.restarts.save) })
 	if l.cfg.Cgroups != nil {
 		start(func(ctx context.Context) error { return l.qos.Run(ctx, l.updateQoS) })
 	}
 	if !l.cfg.manual {
 		h := &housekeeping{Loop: l, cleared: map[types.UID]bool{}}
-		start(func(ctx context.Context) error { return l.house.Run(ctx, h.pass) })
+		start(func(ctx context.Context) error { return l.housekeepingLoop.Run(ctx, h.pass) })
 	}
 	for i, s := range l.cfg.Sources {
-		start(func(ctx context.Context) error { return l.runSource(ctx, s, l.doors[i]) })
+		start(func(ctx context.Context) error { return l.runSource(ctx, s, l.filters[i]) })
 	}
 }
 
-// runSource runs a source, which may not return before ctx is done.
-func (l *Loop) runSource(ctx context.Context, s Source, d *door) error {
+// runSource runs a source. It is an error if the source returns before ctx is done.
+func (l *Loop) runSource(ctx context.Context, s Source, d *podFilter) error {
 	set := l.merge.Source(s.Name)
 	checked := func(ctx context.Context, pods []*corev1.Pod) { set(ctx, d.check(ctx, l, pods)) }
 	if err := s.Run(ctx, checked); err != nil && ctx.Err() == nil {
@@ -125,10 +125,10 @@ func (l *Loop) runSource(ctx context.Context, s Source, d *door) error {
 	return nil
 }
 
-// runPLEG looks at the runtime once, waits for the inspections, and then follows it.
+// runPLEG lists the runtime once, waits for the inspections, and then runs the PLEG.
 func (l *Loop) runPLEG(ctx context.Context) error {
-	for ctx.Err() == nil && !l.look(ctx) {
-		timer := l.cfg.Clock.NewTimer(lookRetry)
+	for ctx.Err() == nil && !l.firstRelist(ctx) {
+		timer := l.cfg.Clock.NewTimer(firstRelistRetry)
 		select {
 		case <-timer.C():
 		case <-ctx.Done():
@@ -138,9 +138,9 @@ func (l *Loop) runPLEG(ctx context.Context) error {
 	return l.pleg.Run(ctx)
 }
 
-// look reports whether the runtime could be listed. Pods that could not be inspected are like
-// pods that hang: they delay no other.
-func (l *Loop) look(ctx context.Context) bool {
+// firstRelist reports whether the runtime could be listed. Pods that could not be inspected
+// don't delay other pods.
+func (l *Loop) firstRelist(ctx context.Context) bool {
 	res, _ := l.pleg.Relist(ctx) // the generator logs the error
 	if l.pleg.Stats().RelistedAt.IsZero() {
 		return false
@@ -157,13 +157,13 @@ func (l *Loop) look(ctx context.Context) bool {
 	l.mu.Lock()
 	l.ranBefore = names
 	l.mu.Unlock()
-	close(l.looked)
-	l.house.Trigger()
+	close(l.listed)
+	l.housekeepingLoop.Trigger()
 	l.cfg.Changed()
 	return true
 }
 
-// refresh looks at one pod in the runtime now.
+// refresh inspects one pod in the runtime now.
 func (l *Loop) refresh(ctx context.Context, uid types.UID) (*podcache.Status, error) {
 	now := l.cfg.Clock.Now()
 	if err := l.pleg.RelistPod(ctx, uid); err != nil {
@@ -172,7 +172,7 @@ func (l *Loop) refresh(ctx context.Context, uid types.UID) (*podcache.Status, er
 	return l.cache.GetNewerThan(ctx, uid, now)
 }
 
-// updateQoS sets the shares of the classes of pods. It runs when pods begin, change and end.
+// updateQoS sets the cgroup shares of the QoS classes. It runs when pods start, change and end.
 func (l *Loop) updateQoS(ctx context.Context) time.Duration {
 	var pods []*corev1.Pod
 	l.each(func(r record) {
@@ -181,22 +181,22 @@ func (l *Loop) updateQoS(ctx context.Context) time.Duration {
 		}
 	})
 	if err := l.cfg.Cgroups.UpdateQoS(ctx, pods); err != nil {
-		l.cfg.Logger.WarnContext(ctx, "could not set the shares of the classes of pods, will retry", "err", err)
+		l.cfg.Logger.WarnContext(ctx, "could not set the cgroup shares of the QoS classes, will retry", "err", err)
 	}
 	return time.Minute
 }
 
-// saveLast saves what the next agent must know.
+// saveLast saves the state for the next agent.
 func (l *Loop) saveLast(ctx context.Context) {
 	if err := l.flush(ctx); err != nil {
-		l.cfg.Logger.ErrorContext(ctx, "could not publish the last statuses", "err", err)
+		l.cfg.Logger.ErrorContext(ctx, "could not publish the last statuses of some pods before the agent stopped", "err", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, lastWrites)
 	defer cancel()
 	l.restarts.save(ctx)
 }
 
-// flush publishes what was reported until now.
+// flush publishes all pending statuses.
 func (l *Loop) flush(ctx context.Context) error {
 	var errs []error
 	for _, p := range l.publishers {

@@ -14,21 +14,22 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// stopMargin is what the runtime may take to stop all pods, in addition to the longest of their
-// grace periods.
+// stopMargin is the time that the runtime may take to stop all pods, in addition to their
+// longest grace period.
 const stopMargin = time.Minute
 
-// Kill ends one pod for good and returns when nothing of it runs, which it does at once if
-// nothing does. When ctx is done first, the pod still ends.
+// Kill stops one pod for good and returns when none of its containers runs. If ctx is done
+// first, the pod is still stopped.
 func (l *Loop) Kill(ctx context.Context, uid types.UID, how podworker.KillOptions) error {
-	remove := keep
+	remove := keepData
 	if how.Evict {
 		remove = evicted
 	}
 	return l.kill(ctx, event{kind: evKilled, uid: uid, how: how, remove: remove})
 }
 
-// Evict ends a pod for good, returns when nothing of it runs, and has what is left of it removed.
+// Evict stops a pod for good, returns when none of its containers runs, and starts the removal
+// of its data.
 func (l *Loop) Evict(ctx context.Context, pod *corev1.Pod, how podworker.KillOptions) error {
 	how.Evict = true
 	return l.Kill(ctx, pod.UID, how)
@@ -62,7 +63,7 @@ func (l *Loop) kill(ctx context.Context, e event) error {
 	return nil
 }
 
-// await returns when the condition holds, which is checked after each change of a record.
+// await returns when the condition is true. It checks after each change of a record.
 func (l *Loop) await(ctx context.Context, condition func() bool) error {
 	for {
 		l.mu.RLock()
@@ -81,14 +82,14 @@ func (l *Loop) await(ctx context.Context, condition func() bool) error {
 	}
 }
 
-// ErrStopping is returned by a second [Loop.StopPods] while the first one works, or has ended all
-// pods.
-var ErrStopping = errors.New("the pods are being stopped already")
+// ErrStopping is returned by [Loop.StopPods] if an earlier call is still running or has stopped
+// all pods.
+var ErrStopping = errors.New("the pods are already being stopped")
 
-// StopPods ends all pods in the order of their priority, and returns when none runs and their
-// statuses are published. With the zero how each pod has its own grace period, and nothing of any
-// pod is left on the node. No pod is admitted until Run ends; an API pod that comes is refused.
-// If ctx is cancelled first, the loop goes on: static pods that have ended begin again.
+// StopPods stops all pods in the order of their priority, and returns when none runs and their
+// statuses are published. With the zero how each pod has its own grace period, and all data of
+// pods is removed. No pod is admitted until Run returns; new API pods are refused. If ctx is
+// cancelled first, the loop continues: static pods that have ended start again.
 func (l *Loop) StopPods(ctx context.Context, how podworker.ShutdownConfig) error {
 	if err := how.Validate(); err != nil {
 		return fmt.Errorf("invalid shutdown config: %w", err)
@@ -96,22 +97,22 @@ func (l *Loop) StopPods(ctx context.Context, how podworker.ShutdownConfig) error
 	if !l.stopping.CompareAndSwap(false, true) {
 		return ErrStopping
 	}
-	l.lane.drain()
-	l.remover.hurryUp()
+	l.admissionQueue.drain()
+	l.remover.retryAllNow()
 	err := l.stopPods(ctx, how)
 	if err != nil && ctx.Err() != nil {
-		l.goOn()
+		l.resumePods()
 	}
 	return err
 }
 
-// goOn has the loop go on after StopPods was cancelled. When it returns, StopPods may be called
-// again.
-func (l *Loop) goOn() {
+// resumePods undoes the effects of a cancelled StopPods. When it returns, StopPods may be
+// called again.
+func (l *Loop) resumePods() {
 	done := make(chan struct{})
 	l.post(func() {
 		l.applyAll(event{kind: evResumed})
-		l.lane.resume()
+		l.admissionQueue.resume()
 		l.stopping.Store(false)
 		close(done)
 	})
@@ -123,7 +124,7 @@ func (l *Loop) goOn() {
 
 func (l *Loop) stopPods(ctx context.Context, how podworker.ShutdownConfig) error {
 	pods := l.running()
-	stages, remove := podworker.PlanShutdown(pods, how.GracePeriods(), how.Total()), keep
+	stages, remove := podworker.PlanShutdown(pods, how.GracePeriods(), how.Total()), keepData
 	if how.Total() == 0 {
 		stages, remove = oneStage(pods), emptied
 	}
@@ -136,10 +137,10 @@ func (l *Loop) stopPods(ctx context.Context, how podworker.ShutdownConfig) error
 	if err != nil || how.Total() > 0 {
 		return err
 	}
-	return l.empty(ctx)
+	return l.removeAll(ctx)
 }
 
-// running returns the pods that hold something of the node and have a definition.
+// running returns the pods that may use resources of the node and have a definition.
 func (l *Loop) running() (pods []*corev1.Pod) {
 	l.each(func(r record) {
 		if r.state.MayRun() && len(r.pod.Spec.Containers) > 0 {
@@ -149,7 +150,7 @@ func (l *Loop) running() (pods []*corev1.Pod) {
 	return pods
 }
 
-// oneStage ends all pods at once, each within its own grace period.
+// oneStage returns one stage that stops all pods at once, each with its own grace period.
 func oneStage(pods []*corev1.Pod) []podworker.Stage {
 	if len(pods) == 0 {
 		return nil
@@ -164,22 +165,22 @@ func oneStage(pods []*corev1.Pod) []podworker.Stage {
 	return []podworker.Stage{stage}
 }
 
-// stopper ends pods for StopPods.
+// stopper stops pods for StopPods.
 type stopper struct {
 	*Loop
 	remove removal
 }
 
-// KillPod is for [podworker.Killer].
+// KillPod implements [podworker.Killer].
 func (s stopper) KillPod(ctx context.Context, pod *corev1.Pod, how podworker.KillOptions) error {
 	return s.kill(ctx, event{kind: evKilled, uid: pod.UID, how: how, stopped: true, remove: s.remove})
 }
 
-// empty returns when nothing of any pod is left on the node. Also what no source defines is
-// removed, whether or not all have answered: no pod is wanted any more.
-func (l *Loop) empty(ctx context.Context) error {
+// removeAll returns when all data of pods is removed from the node. It also removes pods that
+// no source defines, even before every source has called set: no pod is needed any more.
+func (l *Loop) removeAll(ctx context.Context) error {
 	select {
-	case <-l.looked:
+	case <-l.listed:
 	case <-l.stopped:
 		return podworker.ErrStopped
 	case <-ctx.Done():

@@ -17,23 +17,23 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// syncer is what a worker does in a turn: the runner acts on the runtime, and before and after
-// that the status of the pod is computed from what is known.
+// syncer carries out the syncs of workers: the runner changes the runtime, and before and after
+// that the pod's status is computed.
 type syncer struct{ *Loop }
 
-// SyncPod brings a pod closer to its spec. It is terminal when the containers of the pod have
-// ended and none runs again.
+// SyncPod brings a pod closer to its spec. It returns terminal if the containers of the pod
+// have ended and none will be restarted.
 func (s syncer) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, err error) {
-	s.probes.turn(t) // before the status, which has the results of probes
+	s.probes.sync(t) // before the status, which contains probe results
 	if podspec.IsTerminal(s.setStatus(ctx, t, running).Phase) {
 		return true, nil
 	}
-	if err := s.awaitNamesake(ctx, t); err != nil {
+	if err := s.awaitSameName(ctx, t); err != nil {
 		return false, err
 	}
 	_, err = s.runner.SyncPod(ctx, t)
 	if len(s.runner.Waiting(t.Pod.UID)) > 0 {
-		s.setStatus(ctx, t, running) // what waits now, and why
+		s.setStatus(ctx, t, running) // report the waiting containers and their reasons
 	}
 	return false, errors.Join(err, s.whenDue(t.Pod))
 }
@@ -45,7 +45,7 @@ func (s syncer) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error 
 	if err := s.runner.SyncTerminatingPod(ctx, t); err != nil {
 		return err
 	}
-	s.probes.end(t.Pod.UID)
+	s.probes.remove(t.Pod.UID)
 	t.Status, _ = s.cache.Get(t.Pod.UID) // the runner has refreshed it
 	s.setStatus(ctx, t, stopped)
 	return nil
@@ -66,7 +66,7 @@ func (s syncer) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error {
 	return nil
 }
 
-// stage is whether a pod may still run when its status is computed.
+// stage is whether the pod may still run when its status is computed.
 type stage bool
 
 const (
@@ -74,7 +74,7 @@ const (
 	stopped stage = true
 )
 
-// setStatus computes the pod's status, and returns what is reported then.
+// setStatus computes the pod's status and returns the stored one.
 func (s syncer) setStatus(ctx context.Context, t podworker.Turn, at stage) corev1.PodStatus {
 	next := s.generate(ctx, t.Pod, t.Status, at)
 	if t.StatusFn != nil {
@@ -84,7 +84,7 @@ func (s syncer) setStatus(ctx context.Context, t podworker.Turn, at stage) corev
 	return stored
 }
 
-// generate computes a pod's status from what is known now.
+// generate computes a pod's status from the current facts.
 func (l *Loop) generate(ctx context.Context, pod *corev1.Pod, observed *podcache.Status, at stage) corev1.PodStatus {
 	previous, _ := l.statuses.GetPodStatus(pod.UID)
 	s := status.Generate(status.Input{
@@ -107,7 +107,7 @@ func (l *Loop) generate(ctx context.Context, pod *corev1.Pod, observed *podcache
 	return s
 }
 
-// whenDue returns the time of the pod's active deadline, as a wish of its worker.
+// whenDue returns a retry at the pod's active deadline, nil if no deadline is pending.
 func (l *Loop) whenDue(pod *corev1.Pod) error {
 	due, ok := l.deadline.Due(pod)
 	if !ok || !due.After(l.cfg.Clock.Now()) {
@@ -116,11 +116,11 @@ func (l *Loop) whenDue(pod *corev1.Pod) error {
 	return &podworker.RetryError{At: due}
 }
 
-// awaitNamesake returns an error while another pod of the same name runs, if this one has not
-// begun. Workers start no two static pods of one name, but they don't know a pod that an earlier
-// agent started and no source defines any more.
-func (s syncer) awaitNamesake(ctx context.Context, t podworker.Turn) error {
-	if len(t.Status.Sandboxes) > 0 || !s.namesakeRanBefore(t.Pod) {
+// awaitSameName returns an error while another pod of the same name runs, unless this pod has a
+// sandbox already. Workers never run two static pods of the same name, but they don't know pods
+// of an earlier agent that no source defines any more.
+func (s syncer) awaitSameName(ctx context.Context, t podworker.Turn) error {
+	if len(t.Status.Sandboxes) > 0 || !s.sameNameRanBefore(t.Pod) {
 		return nil
 	}
 	labels := s.ownLabels()
@@ -132,22 +132,22 @@ func (s syncer) awaitNamesake(ctx context.Context, t podworker.Turn) error {
 	if err != nil {
 		return fmt.Errorf("list sandboxes of pods of the same name: %w", err)
 	}
-	for _, box := range ready {
-		if uid := crilabels.UID(box.GetLabels()); uid != t.Pod.UID {
-			return &podworker.TransientError{Err: fmt.Errorf("pod %s of the same name still runs", uid)}
+	for _, sandbox := range ready {
+		if uid := crilabels.UID(sandbox.GetLabels()); uid != t.Pod.UID {
+			return &podworker.TransientError{Err: fmt.Errorf("another pod of the same name (UID %s) is still running", uid)}
 		}
 	}
 	return nil
 }
 
-// namesakeRanBefore reports whether a pod of this name may have run when the agent began.
-func (l *Loop) namesakeRanBefore(pod *corev1.Pod) bool {
+// sameNameRanBefore reports whether a pod of this name may have run when the agent started.
+func (l *Loop) sameNameRanBefore(pod *corev1.Pod) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.ranBefore == nil || l.ranBefore[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]
 }
 
-// ownLabels are on everything in the runtime that is this agent's.
+// ownLabels returns the labels on everything in the runtime that belongs to this agent.
 func (l *Loop) ownLabels() map[string]string {
 	if l.cfg.TakeOver {
 		return map[string]string{}

@@ -18,8 +18,8 @@ import (
 // none is the phase of a pod without a worker.
 const none = podworker.Phase(99)
 
-// world is a model of what surrounds the record of one pod: a source, the lane, a worker and the
-// remover. What they report arrives later, in order.
+// world is a model of the parts around the record of one pod: a source, the admission queue, a
+// worker and the remover. Their reports arrive later, in order.
 type world struct {
 	*require.Assertions
 	random *rand.Rand
@@ -28,14 +28,14 @@ type world struct {
 	serial uint64
 	log    []string
 
-	posted    []event
-	lane      []do
-	active    bool // in the lane's list
-	worker    podworker.Phase
-	earlier   bool // an earlier agent's containers run
-	removing  bool
-	answered  map[uint64]bool // versions that were admitted
-	endedOnce bool            // the pod was started without a question
+	posted         []event
+	admissionQueue []do
+	active         bool // in the admission queue's list
+	worker         podworker.Phase
+	earlier        bool // an earlier agent's containers run
+	removing       bool
+	answered       map[uint64]bool // versions that were admitted
+	endedOnce      bool            // the pod was started without a question
 }
 
 func (w *world) runs() bool { return w.earlier || w.worker <= podworker.Terminating }
@@ -61,8 +61,8 @@ func (w *world) apply(e event) {
 func (w *world) perform(r record, d do, e event) {
 	free := w.worker == none || w.worker == podworker.Finished
 	switch d.action {
-	case doAsk, doRelease:
-		w.lane = append(w.lane, d)
+	case doAdmit, doRelease:
+		w.admissionQueue = append(w.admissionQueue, d)
 	case doStart:
 		w.Equal(none, w.worker, "a pod that is started has no worker")
 		w.True(e.kind == evDefined && e.ended || w.answered[r.version], "nothing starts without an answer")
@@ -97,14 +97,14 @@ func (w *world) move(to podworker.Phase) {
 	w.posted = append(w.posted, event{kind: evMoved, phase: to})
 }
 
-// proceed has the lane, the worker or the remover take a step, or delivers what they have
-// reported. It returns false if there is nothing to do.
+// proceed lets the admission queue, the worker or the remover take a step, or delivers one of
+// their reports. It returns false if there is nothing to do.
 func (w *world) proceed() bool {
 	var steps []func()
 	if len(w.posted) > 0 {
 		steps = append(steps, func() { e := w.posted[0]; w.posted = w.posted[1:]; w.apply(e) })
 	}
-	if len(w.lane) > 0 {
+	if len(w.admissionQueue) > 0 {
 		steps = append(steps, w.laneStep)
 	}
 	if w.worker == podworker.Terminating || w.worker == podworker.Terminated {
@@ -124,8 +124,8 @@ func (w *world) proceed() bool {
 }
 
 func (w *world) laneStep() {
-	d := w.lane[0]
-	w.lane = w.lane[1:]
+	d := w.admissionQueue[0]
+	w.admissionQueue = w.admissionQueue[1:]
 	switch {
 	case d.action == doRelease:
 		w.active = false
@@ -138,7 +138,7 @@ func (w *world) laneStep() {
 	}
 }
 
-// disturb has something happen outside.
+// disturb applies an event from outside.
 func (w *world) disturb() {
 	pod := func(change ...func(*corev1.Pod)) *corev1.Pod {
 		return testPod(w.source, fmt.Sprintf("web:%d", w.random.IntN(3)), change...)
@@ -171,9 +171,8 @@ func (w *world) disturb() {
 	w.apply(events[w.random.IntN(len(events))])
 }
 
-// TestNext_RandomWalks has everything happen in any order. Whatever did, the pod comes to rest in a
-// state in which nothing waits for what will not come, and has its place on the node while it
-// runs and not longer.
+// TestNext_RandomWalks applies events in random order. At the end, the pod must reach a state
+// in which nothing waits forever, and it must have allocations exactly while it runs.
 func TestNext_RandomWalks(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(1000) {

@@ -24,29 +24,29 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// New returns a Loop that has started nothing and opened nothing. The error reports every problem
-// with cfg.
+// New returns a Loop. It starts nothing and opens nothing. The error reports every problem with
+// cfg.
 func New(cfg Config) (*Loop, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("invalid config: %w", err)
 	}
 	cfg = cfg.withDefaults()
 	l := &Loop{
-		cfg:     cfg,
-		cache:   podcache.New(),
-		exits:   newExits(),
-		remover: newRemover(cfg.Clock, cfg.Logger),
-		unsent:  newUnsent(),
-		house:   loop.New(cfg.Clock),
-		qos:     loop.New(cfg.Clock),
-		queue:   newQueue(),
-		looked:  make(chan struct{}),
-		stopped: make(chan struct{}),
-		records: map[types.UID]record{},
-		moved:   make(chan struct{}),
+		cfg:              cfg,
+		cache:            podcache.New(),
+		exits:            newExits(),
+		remover:          newRemover(cfg.Clock, cfg.Logger),
+		unpublished:      newUnpublished(),
+		housekeepingLoop: loop.New(cfg.Clock),
+		qos:              loop.New(cfg.Clock),
+		queue:            newQueue(),
+		listed:           make(chan struct{}),
+		stopped:          make(chan struct{}),
+		records:          map[types.UID]record{},
+		moved:            make(chan struct{}),
 	}
 	for _, s := range cfg.Sources {
-		l.doors = append(l.doors, &door{source: s.Name})
+		l.filters = append(l.filters, &podFilter{source: s.Name})
 	}
 	l.remover.remove, l.remover.removed, l.remover.name = l.removePod, l.podRemoved, l.podName
 	err := errors.Join(l.newMerge(), l.newPLEG(), l.newBackoffs(), l.newHooks(), l.newProbes(), l.newRunner(),
@@ -66,7 +66,7 @@ func (l *Loop) newMerge() (err error) {
 	for _, s := range l.cfg.Sources {
 		names = append(names, s.Name)
 	}
-	answered := map[string]bool{} // the handler is called once at a time
+	answered := map[string]bool{} // the handler is not called concurrently
 	l.merge, err = podmanager.NewMerge(podmanager.MergeConfig{
 		Sources: names,
 		Handler: func(_ context.Context, c podmanager.Change) {
@@ -159,7 +159,7 @@ func (l *Loop) newRunner() error {
 		Hooks:      l.hooks,
 		Resizer:    l.cfg.Runtime,
 		Resized:    func(uid types.UID) { l.pleg.RequestReinspect(uid) },
-		// newProbes has failed if there are no probes here.
+		// If newProbes has failed, l.probes is nil, but then this function is never called.
 		Probes:         func(id string) podrunner.ProbeResults { return l.probes.results(id) },
 		Refresh:        l.refresh,
 		Exited:         l.exits.of,
@@ -181,7 +181,7 @@ func (l *Loop) newRunner() error {
 	if len(l.cfg.Allocators) > 0 {
 		cfg.Inject = resources.Combine(l.cfg.Allocators...)
 	}
-	if err := errors.Join(l.supplyImages(&cfg), l.supplyFolders(&cfg)); err != nil {
+	if err := errors.Join(l.addImages(&cfg), l.addFolders(&cfg)); err != nil {
 		return err
 	}
 	var err error
@@ -189,7 +189,7 @@ func (l *Loop) newRunner() error {
 	return err
 }
 
-func (l *Loop) supplyImages(cfg *podrunner.Config) error {
+func (l *Loop) addImages(cfg *podrunner.Config) error {
 	m, err := images.New(images.Config{
 		Policy: l.cfg.Images, Images: l.cfg.Node.Images, Leases: l.cfg.Node.Leases,
 		Objects: l.cfg.Objects, Credentials: l.cfg.Credentials, Tokens: l.cfg.Tokens,
@@ -200,8 +200,9 @@ func (l *Loop) supplyImages(cfg *podrunner.Config) error {
 	return err
 }
 
-// supplyFolders adds what needs a folder. Pods that need it are refused without one.
-func (l *Loop) supplyFolders(cfg *podrunner.Config) error {
+// addFolders configures the parts that need Root. Without Root, pods that need them are
+// refused.
+func (l *Loop) addFolders(cfg *podrunner.Config) error {
 	if l.cfg.Root == "" {
 		return nil
 	}
@@ -251,8 +252,8 @@ func (l *Loop) newStatuses() (err error) {
 	if err != nil {
 		return err
 	}
-	// Each sink has a publisher of its own: an API server that is down, or that does not have
-	// a pod any more, keeps no status from being saved.
+	// Each sink has its own publisher, so that an API server that is down or has deleted a pod
+	// does not prevent statuses from being saved.
 	sinks := []status.Sink{l.saved}
 	if l.cfg.Sink != nil {
 		sinks = append(sinks, l.cfg.Sink)
@@ -260,7 +261,7 @@ func (l *Loop) newStatuses() (err error) {
 	for i, sink := range sinks {
 		cfg := status.PublisherConfig{Statuses: l.statuses, Sink: sink, Random: l.cfg.Random, Clock: l.cfg.Clock, Logger: l.cfg.Logger}
 		if i == len(sinks)-1 {
-			cfg.Observer = l.unsent.observe(l.cfg.Observers.Publisher)
+			cfg.Observer = l.unpublished.observe(l.cfg.Observers.Publisher)
 		}
 		p, err := status.NewPublisher(cfg)
 		if err != nil {

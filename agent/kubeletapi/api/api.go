@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Status is the answer to GET /status: the state of the whole agent.
+// Status is the response to GET /status: the state of the whole agent.
 type Status struct {
 	Now     time.Time `json:"now"`
 	Agent   Agent     `json:"agent"`
@@ -17,18 +17,19 @@ type Status struct {
 	Managers []Manager `json:"managers"`
 	// Signals are the eviction signals that have a threshold, by name.
 	Signals []Signal `json:"signals"`
-	// Pods are the pods that a source defines or that are left, by namespace and name.
+	// Pods are the pods that a source defines or that have data left on the node, ordered by
+	// namespace and name.
 	Pods []Pod `json:"pods"`
-	// Problems are those of manifests. They fail no health check.
+	// Problems are the problems of manifests. They do not fail a health check.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// Agent is the process that has answered.
+// Agent is the process that has responded.
 type Agent struct {
 	Name    string    `json:"name"`
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
-	// Adopted is the number of running pods that it found when it started.
+	// Adopted is the number of running pods that the agent found when it started.
 	Adopted int `json:"adopted"`
 }
 
@@ -43,11 +44,11 @@ type Runtime struct {
 type Manager struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
-	// Message is the error if OK is false, else a note.
+	// Message is the error if OK is false, otherwise a note.
 	Message string `json:"message,omitempty"`
 }
 
-// Signal is an eviction signal and its thresholds. A signal that is unknown has no time.
+// Signal is an eviction signal and its thresholds. If the signal is unknown, Time is not set.
 type Signal struct {
 	Name       string      `json:"name"` // such as memory.available
 	Available  int64       `json:"available"`
@@ -56,13 +57,13 @@ type Signal struct {
 	Thresholds []Threshold `json:"thresholds"`
 }
 
-// Threshold is an amount below which eviction begins.
+// Threshold is the amount below which eviction starts.
 type Threshold struct {
 	Text  string `json:"text"`  // as configured, such as memory.available<5%
 	Value int64  `json:"value"` // in the unit of the signal
-	// GraceSeconds is how long the signal may be below it. 0: a hard threshold.
+	// GraceSeconds is how long the signal may be below the threshold. 0 means a hard threshold.
 	GraceSeconds float64 `json:"graceSeconds"`
-	// Since is when the signal fell below it. Nil: it has not.
+	// Since is when the signal fell below the threshold. Nil means that it is not below it.
 	Since *time.Time `json:"since,omitempty"`
 }
 
@@ -71,8 +72,8 @@ type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
-	// State is what kubectl shows as the status, such as CrashLoopBackOff, Init:0/1 or
-	// Terminating.
+	// Phase is the pod's phase, and State the status that kubectl shows, such as
+	// CrashLoopBackOff, Init:0/1 or Terminating.
 	Phase      corev1.PodPhase `json:"phase"`
 	State      string          `json:"state"`
 	Message    string          `json:"message,omitempty"`
@@ -81,7 +82,7 @@ type Pod struct {
 	Restarts   int32           `json:"restarts"`
 	IP         string          `json:"ip,omitempty"`
 	Started    *time.Time      `json:"started,omitempty"`
-	// Usage is nil if nothing was measured yet.
+	// Usage is nil until something was measured.
 	Usage  *Usage  `json:"usage,omitempty"`
 	Events []Event `json:"events,omitempty"` // the last few, newest first
 }
@@ -91,7 +92,7 @@ type Container struct {
 	Name     string     `json:"name"`
 	Kind     string     `json:"kind"`
 	Image    string     `json:"image"`
-	State    string     `json:"state"` // running, or the reason why it waits or has ended
+	State    string     `json:"state"` // running, or the reason why it is waiting or has ended
 	Since    *time.Time `json:"since,omitempty"`
 	ExitCode *int32     `json:"exitCode,omitempty"`
 	Ready    bool       `json:"ready"`
@@ -100,10 +101,10 @@ type Container struct {
 	Probes   []Probe    `json:"probes,omitempty"`
 }
 
-// Usage is what a pod or a container uses.
+// Usage is the resource usage of a pod or a container.
 type Usage struct {
 	Time            time.Time `json:"time"`
-	CPUCores        *float64  `json:"cpuCores,omitempty"` // nil: unknown until it was measured twice
+	CPUCores        *float64  `json:"cpuCores,omitempty"` // nil until it was measured twice
 	MemoryBytes     uint64    `json:"memoryBytes"`        // the working set
 	EphemeralBytes  uint64    `json:"ephemeralBytes"`
 	EphemeralInodes uint64    `json:"ephemeralInodes"`
@@ -112,15 +113,15 @@ type Usage struct {
 // Probe is a probe of a container and its last run.
 type Probe struct {
 	Kind string `json:"kind"` // liveness, readiness or startup
-	// Result is success, failure or unknown, by the thresholds of the probe.
+	// Result is success, failure or unknown, according to the thresholds of the probe.
 	Result     string     `json:"result"`
 	Time       *time.Time `json:"time,omitempty"` // of the last run
 	DurationMS float64    `json:"durationMs,omitempty"`
 	Output     string     `json:"output,omitempty"`
 }
 
-// Event is a line of GET /events. Number rises by one with each event of a process. Events that
-// repeat within a short time are one event with a Count.
+// Event is a line of GET /events. Number increases by one with each event of the process. An
+// event that repeats within a short time is one event with a higher Count.
 type Event struct {
 	Number    uint64    `json:"number"`
 	Time      time.Time `json:"time"`
@@ -134,22 +135,23 @@ type Event struct {
 	Count     int       `json:"count"`
 }
 
-// Explanation is the answer to GET /explain/NAMESPACE/POD: why the pod is in its state, and what
-// comes next.
+// Explanation is the response to GET /explain/NAMESPACE/POD: why the pod is in its state, and
+// what comes next.
 type Explanation struct {
 	Pod   Pod      `json:"pod"`
 	Why   []string `json:"why"`   // facts, the most important one first
 	Next  []Step   `json:"next"`  // what the agent will do, soonest first
 	Plan  string   `json:"plan"`  // what the next sync would do in the runtime
-	Stays string   `json:"stays"` // the place of the pod in the order of eviction
+	Stays string   `json:"stays"` // the position of the pod in the eviction order
 }
 
-// Step is something that the agent will do. At is nil for "as soon as possible".
+// Step is a future action of the agent. A nil At means as soon as possible, or after another
+// event.
 type Step struct {
 	At   *time.Time `json:"at,omitempty"`
 	What string     `json:"what"`
 }
 
-// EventsLost is the reason of the last event of a stream that ends because the client was too
-// slow. Its Number is that of the last event that the client has received.
+// EventsLost is the reason of the last event of a stream that ends because the client reads too
+// slowly. Its Number is that of the last event that the client has received.
 const EventsLost = "EventsLost"

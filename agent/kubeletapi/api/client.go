@@ -24,10 +24,10 @@ const (
 	// DefaultServer is the default URL of an agent.
 	DefaultServer = "http://127.0.0.1:10255"
 
-	// answerTimeout limits the time until an answer begins, and the whole time of an answer
+	// answerTimeout limits the time until a response starts, and the total time of a response
 	// that is not a stream.
 	answerTimeout = 15 * time.Second
-	// maxAnswer is the maximum size in bytes of an answer, and of an event of a watch.
+	// maxAnswer is the maximum size in bytes of a response, and of an event of a watch.
 	maxAnswer = 32 << 20
 )
 
@@ -35,16 +35,16 @@ const (
 type ClientConfig struct {
 	// Server is the URL of the agent, http or https. Default: [DefaultServer].
 	Server string
-	// TokenFile is the file of the bearer token. It is read for each request. The token is
-	// sent over TLS or to this machine only. Optional.
+	// TokenFile is the file with the bearer token. It is read for each request. The token is
+	// only sent over TLS or to this machine. Optional.
 	TokenFile string
-	// CAFile has the CA certificates for the certificate of an https server. Default: those
-	// of the system.
+	// CAFile is the file with the CA certificates that verify an https server. Default: the
+	// certificates of the system.
 	CAFile string
 }
 
-// Client sends requests to an agent. All methods may be called concurrently. Each returns when
-// its context is done, and those that do not stream within 15 seconds.
+// Client sends requests to an agent. All methods may be called concurrently. Each method
+// returns when its context is done; methods that do not stream return within 15 seconds.
 type Client struct {
 	server    *url.URL
 	tokenFile string
@@ -52,43 +52,43 @@ type Client struct {
 	http      *http.Client
 }
 
-// UnreachableError is returned if no agent has answered.
+// UnreachableError is returned if no agent has responded.
 type UnreachableError struct {
 	Server string
 	Err    error
 }
 
-// Error returns the cause and what the user can do.
+// Error returns the cause and advice for the user.
 func (e *UnreachableError) Error() string {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](e.Err); ok {
-		return fmt.Sprintf("the certificate of the agent at %s can't be verified: --ca-file names the file of its CA (%v)", e.Server, e.Err)
+		return fmt.Sprintf("could not verify the certificate of the agent at %s: set --ca-file to the file of its CA (%v)", e.Server, e.Err)
 	}
-	return fmt.Sprintf("no agent answers at %s: is it running? --server names another address (%v)", e.Server, e.Err)
+	return fmt.Sprintf("no agent responds at %s: check that it is running, or set --server to its address (%v)", e.Server, e.Err)
 }
 
 // Unwrap returns Err.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// StatusError is returned if the agent has answered with an error.
+// StatusError is returned if the agent has responded with an error.
 type StatusError struct {
 	Code int    // the HTTP status code
-	Text string // the answer
+	Text string // the text of the response
 }
 
-// Error returns the answer, and what the user can do if that is known.
+// Error returns the response, with advice for the user if there is any.
 func (e *StatusError) Error() string {
-	text := fmt.Sprintf("the agent answered %d %s", e.Code, http.StatusText(e.Code))
+	text := fmt.Sprintf("the agent responded with %d %s", e.Code, http.StatusText(e.Code))
 	if e.Text != "" {
 		text += ": " + e.Text
 	}
 	switch e.Code {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		text += " (--token-file names the file with its token)"
+		text += " (set --token-file to the file with its token)"
 	}
 	return text
 }
 
-// NewClient returns a client, and sends nothing yet. The caller closes it.
+// NewClient returns a Client. It sends nothing. The caller must close the Client.
 func NewClient(cfg ClientConfig) (*Client, error) {
 	if cfg.Server == "" {
 		cfg.Server = DefaultServer
@@ -99,7 +99,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		return nil, fmt.Errorf("server %q: want http://HOST:PORT or https://HOST:PORT", cfg.Server)
 	}
 	if cfg.TokenFile != "" && server.Scheme == "http" && !loopback(server.Hostname()) {
-		return nil, fmt.Errorf("server %q: a token goes over https only", cfg.Server)
+		return nil, fmt.Errorf("server %q: a token is only sent over https", cfg.Server)
 	}
 	roots, err := readRoots(cfg.CAFile)
 	if err != nil {
@@ -114,7 +114,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 			ResponseHeaderTimeout: answerTimeout,
 			DialContext:           (&net.Dialer{Timeout: answerTimeout}).DialContext,
 		},
-		// An agent does not redirect, and the token must not go elsewhere.
+		// An agent does not redirect, and the token must not be sent to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -125,11 +125,11 @@ func readRoots(file string) (*x509.CertPool, error) {
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("CA certificates: %w", err)
+		return nil, fmt.Errorf("read CA certificates: %w", err)
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("CA certificates: %s has no certificate", file)
+		return nil, fmt.Errorf("read CA certificates: %s contains no certificate", file)
 	}
 	return roots, nil
 }
@@ -146,7 +146,7 @@ func (c *Client) Status(ctx context.Context) (s Status, err error) {
 	return s, c.json(ctx, "/status", &s)
 }
 
-// Pods returns the pods as the kubelet's /pods does.
+// Pods returns the pods in the form of the kubelet's /pods.
 func (c *Client) Pods(ctx context.Context) (list corev1.PodList, err error) {
 	return list, c.json(ctx, "/pods", &list)
 }
@@ -158,15 +158,15 @@ func (c *Client) Explain(ctx context.Context, namespace, pod string) (e Explanat
 
 // EventsQuery selects events.
 type EventsQuery struct {
-	// Since is a number: the events after it are selected.
+	// Since selects the events with higher numbers.
 	Since uint64
 	// Watch waits for more events until the context is done or the agent stops.
 	Watch bool
 }
 
-// Events yields events, oldest first. An error is the last that it yields. A watch ends without
-// an error when ctx is done. If the caller of a watch is too slow, it yields an event
-// [EventsLost] and continues with the events that the agent still has.
+// Events yields events, oldest first. If it yields an error, that is the last item. A watch
+// ends without an error when ctx is done. If the caller of a watch is too slow, Events yields
+// an event [EventsLost] and continues with the events that the agent still stores.
 func (c *Client) Events(ctx context.Context, q EventsQuery) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for {
@@ -193,16 +193,16 @@ func (c *Client) Events(ctx context.Context, q EventsQuery) iter.Seq2[Event, err
 	}
 }
 
-// ErrStreamEnded is returned if the agent has ended a watch. It has probably stopped.
+// ErrStreamEnded is returned if the agent has ended a watch, usually because it has stopped.
 var ErrStreamEnded = errors.New("the agent ended the stream of events")
 
 var (
-	errEnough = errors.New("the caller wants no more")
+	errEnough = errors.New("the caller has stopped the iteration")
 	errLost   = errors.New("events were lost")
 )
 
-// events yields the events of an answer until it ends or events were lost. It returns the number
-// with which to continue.
+// events yields the events of a response until it ends or events were lost. It returns the
+// event number from which to continue.
 func (c *Client) events(ctx context.Context, query url.Values, watch bool, yield func(Event, error) bool) (uint64, error) {
 	if !watch {
 		var cancel context.CancelFunc
@@ -222,13 +222,13 @@ func (c *Client) events(ctx context.Context, query url.Values, watch bool, yield
 		var e Event
 		switch err := decoder.Decode(&e); {
 		case err != nil && limited.N == 0:
-			return 0, fmt.Errorf("%s/events: the answer is longer than %d bytes", c.server, c.maxAnswer)
+			return 0, fmt.Errorf("%s/events: the response is longer than %d bytes", c.server, c.maxAnswer)
 		case errors.Is(err, io.EOF) && watch, errors.Is(err, io.ErrUnexpectedEOF) && watch:
 			return 0, ErrStreamEnded
 		case errors.Is(err, io.EOF):
 			return 0, nil
 		case err != nil:
-			return 0, fmt.Errorf("events: %w", err)
+			return 0, fmt.Errorf("read events: %w", err)
 		}
 		switch {
 		case !yield(e, nil):
@@ -244,13 +244,13 @@ type LogsQuery struct {
 	Namespace, Pod, Container string
 	Follow, Previous          bool
 	Timestamps                bool
-	// TailLines is the number of last lines. Nil: all.
+	// TailLines is the number of last lines. Nil means all lines.
 	TailLines *int64
 	// Since is the maximum age of a line, in whole seconds. 0: any age.
 	Since time.Duration
 }
 
-// Logs returns the log of a container. The caller closes it.
+// Logs returns the log of a container. The caller must close it.
 func (c *Client) Logs(ctx context.Context, q LogsQuery) (io.ReadCloser, error) {
 	query := url.Values{}
 	for name, set := range map[string]bool{"follow": q.Follow, "previous": q.Previous, "timestamps": q.Timestamps} {
@@ -295,19 +295,19 @@ func path(parts ...string) string {
 	return b.String()
 }
 
-// json reads an answer that is one value.
+// json reads a response that is one JSON value.
 func (c *Client) json(ctx context.Context, path string, into any) error {
 	data, err := c.whole(ctx, path, FormJSON)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("%s%s: that is no answer of this agent: %w", c.server, path, err)
+		return fmt.Errorf("%s%s: unexpected response, is this the URL of an agent? %w", c.server, path, err)
 	}
 	return nil
 }
 
-// whole reads an answer to its end.
+// whole reads a response to its end.
 func (c *Client) whole(ctx context.Context, path string, form Form) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -321,25 +321,25 @@ func (c *Client) whole(ctx context.Context, path string, form Form) ([]byte, err
 	case err != nil:
 		return nil, &UnreachableError{c.server.String(), err}
 	case int64(len(data)) > c.maxAnswer:
-		return nil, fmt.Errorf("%s%s: the answer is longer than %d bytes", c.server, path, c.maxAnswer)
+		return nil, fmt.Errorf("%s%s: the response is longer than %d bytes", c.server, path, c.maxAnswer)
 	}
 	return data, nil
 }
 
-// readToken reads a token that a header can carry.
+// readToken reads a token that is valid in a header.
 func readToken(file string) (string, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("token: %w", err)
+		return "", fmt.Errorf("read token: %w", err)
 	}
 	token := strings.TrimSpace(string(data))
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("token: %s: want one word of ASCII", file)
+		return "", fmt.Errorf("read token: %s must contain one word of printable ASCII characters", file)
 	}
 	return token, nil
 }
 
-// get returns the body of an answer that is OK.
+// get returns the body of a response with the status OK.
 func (c *Client) get(ctx context.Context, path string, query url.Values, form Form) (io.ReadCloser, error) {
 	address := c.server.String() + path
 	if len(query) > 0 {
@@ -362,7 +362,7 @@ func (c *Client) get(ctx context.Context, path string, query url.Values, form Fo
 	answer, err := c.http.Do(req)
 	if err != nil {
 		if inner, ok := errors.AsType[*url.Error](err); ok {
-			err = inner.Err // it repeats the address
+			err = inner.Err // the outer error repeats the address
 		}
 		return nil, &UnreachableError{c.server.String(), err}
 	}

@@ -30,7 +30,7 @@ func client(t *testing.T, handler http.HandlerFunc) *api.Client {
 	return c
 }
 
-func TestClientAsksForWhatIsWanted(t *testing.T) {
+func TestClient_SendsTheRequestedQueries(t *testing.T) {
 	t.Parallel()
 	var asked []string
 	c := client(t, func(w http.ResponseWriter, r *http.Request) {
@@ -65,7 +65,7 @@ func TestClientAsksForWhatIsWanted(t *testing.T) {
 	}, asked)
 }
 
-func TestServersThatAreNone(t *testing.T) {
+func TestNewClient_InvalidServers(t *testing.T) {
 	t.Parallel()
 	for _, server := range []string{"x", "127.0.0.1:10255", "ftp://x", "http://", "http://x/y", "http://x?y", "http://u:p@x", "http://[::1", ":"} {
 		_, err := api.NewClient(api.ClientConfig{Server: server})
@@ -78,7 +78,7 @@ func TestServersThatAreNone(t *testing.T) {
 	}
 }
 
-func TestTokenStaysHere(t *testing.T) {
+func TestClient_TokenIsNotSentToOtherHosts(t *testing.T) {
 	t.Parallel()
 	token := filepath.Join(t.TempDir(), "token")
 	for server, ok := range map[string]bool{
@@ -105,27 +105,27 @@ func TestTokenStaysHere(t *testing.T) {
 	require.Equal(t, http.StatusFound, refused.Code)
 }
 
-func TestCertificatesOfAuthorities(t *testing.T) {
+func TestClient_CACertificates(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	_, err := api.NewClient(api.ClientConfig{CAFile: file})
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NoError(t, os.WriteFile(file, []byte("nothing"), 0o600))
 	_, err = api.NewClient(api.ClientConfig{CAFile: file})
-	require.ErrorContains(t, err, file+" has no certificate")
+	require.ErrorContains(t, err, file+" contains no certificate")
 }
 
-func TestAnswersThatAreNone(t *testing.T) {
+func TestClient_InvalidResponses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc
 		want    string
 	}{
-		"html": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, "no answer of this agent"},
+		"html": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, "unexpected response"},
 		"half": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = io.WriteString(w, "{")
-		}, "no agent answers"},
+		}, "no agent responds"},
 		"endless": {func(w http.ResponseWriter, _ *http.Request) {
 			for chunk := make([]byte, 1<<20); ; {
 				if _, err := w.Write(chunk); err != nil {
@@ -163,7 +163,7 @@ func numbers(ctx context.Context, c *api.Client, q api.EventsQuery, most int) (a
 	return all, nil
 }
 
-func TestWatchGoesOnBehindWhatWasLost(t *testing.T) {
+func TestEvents_WatchContinuesAfterLostEvents(t *testing.T) {
 	t.Parallel()
 	c := client(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.RawQuery {
@@ -183,7 +183,7 @@ func TestWatchGoesOnBehindWhatWasLost(t *testing.T) {
 	require.Equal(t, []uint64{1}, got, "the caller wants no more")
 }
 
-func TestListOfEventsEnds(t *testing.T) {
+func TestEvents_ListEnds(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{"": "", "{\"number\":1}\n": "", "{\"number\":1}\n{\"num": "unexpected EOF", "<html>": "invalid character"} {
 		_, err := numbers(t.Context(), client(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }), api.EventsQuery{}, 0)
@@ -197,7 +197,7 @@ func TestListOfEventsEnds(t *testing.T) {
 	require.ErrorContains(t, err, "404")
 }
 
-func TestWatchEndsQuietlyWithItsContext(t *testing.T) {
+func TestEvents_WatchEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -215,7 +215,7 @@ func TestWatchEndsQuietlyWithItsContext(t *testing.T) {
 	require.Equal(t, []uint64{1}, got)
 }
 
-func TestTokensThatAreNoneAreNotSent(t *testing.T) {
+func TestClient_InvalidTokensAreNotSent(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was asked") }))
 	t.Cleanup(server.Close)
@@ -225,12 +225,12 @@ func TestTokensThatAreNoneAreNotSent(t *testing.T) {
 		c, err := api.NewClient(api.ClientConfig{Server: server.URL, TokenFile: file})
 		require.NoError(t, err)
 		_, err = c.Status(t.Context())
-		require.EqualError(t, err, "token: "+file+": want one word of ASCII", "%q", text)
+		require.EqualError(t, err, "read token: "+file+" must contain one word of printable ASCII characters", "%q", text)
 		c.Close()
 	}
 }
 
-func TestServerThatIsNotKnownIsNotTakenForOneThatIsDown(t *testing.T) {
+func TestClient_UntrustedCertificateIsNotReportedAsUnreachable(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -241,5 +241,5 @@ func TestServerThatIsNotKnownIsNotTakenForOneThatIsDown(t *testing.T) {
 	t.Cleanup(c.Close)
 	_, err = c.Status(t.Context())
 	require.ErrorContains(t, err, "--ca-file")
-	require.NotContains(t, err.Error(), "is it running?")
+	require.NotContains(t, err.Error(), "check that it is running")
 }

@@ -1,25 +1,25 @@
-// Package api has the JSON types of the endpoints that the kubelet does not have, and a client of
-// a server of package kubeletapi.
+// Package api has the JSON types of the endpoints that the kubelet does not have, and a client
+// for a server of package kubeletapi.
 //
 // # What it does
 //
-// [Status], [Event] and [Explanation] are the answers to /status, /events and /explain. Pods,
-// statistics and metrics have the kubelet's form instead, with the types of Kubernetes.
-// [ExplanationText] formats an Explanation as text. A [Client] gets the answers of one agent.
+// [Status], [Event] and [Explanation] are the responses to /status, /events and /explain. Pods,
+// statistics and metrics have the kubelet's form and the types of Kubernetes. [ExplanationText]
+// formats an Explanation as text. A [Client] sends requests to one agent.
 //
 // # What you supply
 //
-// The URL of an agent, and the file of its token if it needs one.
+// You supply the URL of an agent, and the file with its token if it requires one.
 //
 // # What it guarantees
 //
-//  1. Fields are added and not renamed, because scripts read them.
-//  2. The client sends the token over TLS or to this machine, and follows no redirect.
-//  3. An answer of more than 32 MiB is an error.
-//  4. An error names the server, and what the user can do if that is known: see
+//  1. Fields may be added but are never renamed, because scripts read them.
+//  2. The client only sends the token over TLS or to this machine, and follows no redirects.
+//  3. A response of more than 32 MiB is an error.
+//  4. Errors name the server, with advice for the user where possible: see
 //     [UnreachableError] and [StatusError].
-//  5. No text of a container or of the runtime begins a line of ExplanationText or controls a
-//     terminal.
+//  5. Text of a container or the runtime can't start a line of ExplanationText and can't
+//     contain control characters for a terminal.
 //
 // # Goroutines and locking
 //
@@ -29,10 +29,10 @@
 // # Differences from the kubelet
 //
 //   - The kubelet has none of these endpoints.
-//   - [Client.Logs] gets the rotated files of a log, too.
+//   - [Client.Logs] also returns rotated files of a log.
 //
 // # Testing your code with it
 //
-// Start an httptest.Server with the Handler of a kubeletapi.Server, or with a handler of your own
-// that writes these types as JSON, and give its URL to [NewClient].
+// Start an httptest.Server with the Handler of a kubeletapi.Server, or with your own handler
+// that writes these types as JSON, and pass its URL to [NewClient].
 package api

@@ -10,7 +10,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 )
 
-// A client asks why a pod does not run, and prints the answer.
+// This client requests the explanation of a pod and prints it.
 func Example() {
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/explain/default/web" {
@@ -46,5 +46,5 @@ func Example() {
 	// Next:
 	//   - the agent pulls the image again
 	// <nil>
-	// the agent answered 404 Not Found: no such pod
+	// the agent responded with 404 Not Found: no such pod
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 )
 
-// TestForms_HaveTheirNames fails when a field is renamed: scripts read them.
-func TestForms_HaveTheirNames(t *testing.T) {
+// TestTypes_JSONFieldNames fails when a field is renamed: scripts read them.
+func TestTypes_JSONFieldNames(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	usage := &api.Usage{Time: at, CPUCores: new(0.5), MemoryBytes: 1, EphemeralBytes: 2, EphemeralInodes: 3}

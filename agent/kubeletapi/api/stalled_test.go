@@ -15,7 +15,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 )
 
-// stalled returns a client of an agent that begins each answer with text and never goes on.
+// stalled returns a client of an agent that starts each response with text and then hangs.
 func stalled(t *testing.T, text string) *api.Client {
 	t.Helper()
 	c, err := api.NewClient(api.ClientConfig{})

@@ -8,8 +8,8 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// ExplanationText formats an explanation as text, for the server and for commands. No text of a
-// container or of the runtime begins a line of it or controls a terminal.
+// ExplanationText formats an explanation as text. Text of a container or the runtime can't
+// start a line of it and can't contain control characters for a terminal.
 func ExplanationText(e Explanation) string {
 	var b strings.Builder
 	state := e.Pod.State

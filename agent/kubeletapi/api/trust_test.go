@@ -46,7 +46,7 @@ func TestClient_TokenOverTLS(t *testing.T) {
 		if want == "" {
 			require.NoError(t, err)
 		} else {
-			require.EqualError(t, err, "the agent answered 401 Unauthorized: unknown token (--token-file names the file with its token)")
+			require.EqualError(t, err, "the agent responded with 401 Unauthorized: unknown token (set --token-file to the file with its token)")
 		}
 	}
 	require.Equal(t, []string{"Bearer token-0", "Bearer token-1", "Bearer token-2"}, tokens)
@@ -57,11 +57,11 @@ func TestClient_TokenOverTLS(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(stranger.Close)
 	_, err = stranger.Status(t.Context())
-	require.ErrorContains(t, err, "the certificate of the agent at "+other+" can't be verified")
+	require.ErrorContains(t, err, "could not verify the certificate of the agent at "+other)
 	require.Len(t, tokens, 3, "it was not told the token")
 }
 
-func TestClient_ServerThatWouldLoseThePath(t *testing.T) {
+func TestNewClient_RefusesQueryAndFragment(t *testing.T) {
 	t.Parallel()
 	for _, server := range []string{"http://127.0.0.1:1#x", "http://127.0.0.1:1?", "http://127.0.0.1:1/#x", "http://127.0.0.1:1/?"} {
 		_, err := api.NewClient(api.ClientConfig{Server: server})
@@ -84,11 +84,11 @@ func TestClient_RedirectIsAnError(t *testing.T) {
 		"events": func() error { _, err := numbers(t.Context(), c, api.EventsQuery{}, 0); return err },
 		"watch":  func() error { _, err := numbers(t.Context(), c, api.EventsQuery{Watch: true}, 0); return err },
 	} {
-		require.ErrorContains(t, ask(), "the agent answered 301 Moved Permanently", name)
+		require.ErrorContains(t, ask(), "the agent responded with 301 Moved Permanently", name)
 	}
 }
 
-func TestClient_AnswersThatAreNoValue(t *testing.T) {
+func TestClient_InvalidJSON(t *testing.T) {
 	t.Parallel()
 	for body, ok := range map[string]bool{
 		`{"items":[]}`: true, " {} \n": true, `{"items":[],"unknown":1}`: true, "null": true,
@@ -99,12 +99,12 @@ func TestClient_AnswersThatAreNoValue(t *testing.T) {
 			require.NoError(t, err, body)
 			continue
 		}
-		require.ErrorContains(t, err, "/pods: that is no answer of this agent", body)
+		require.ErrorContains(t, err, "/pods: unexpected response", body)
 		require.ErrorContains(t, err, "http://127.0.0.1:", "it names the server")
 	}
 }
 
-// A caller that has stopped waiting gets its own error.
+// A caller that has stopped waiting gets its own context's error.
 func TestClient_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -119,7 +119,7 @@ func TestClient_EndsWithItsContext(t *testing.T) {
 	require.NoError(t, err, "a watch ends so")
 }
 
-// A watch of an agent that restarts, whose numbers the caller continues.
+// A watch of an agent that restarts, with numbers that the caller continues.
 func TestClient_WatchBreaksAndResumes(t *testing.T) {
 	t.Parallel()
 	var asked []string
@@ -151,12 +151,12 @@ func TestClient_WatchBreaksAndResumes(t *testing.T) {
 	require.Equal(t, []uint64{1, 2, 3, 4}, got)
 	require.Equal(t, []string{"watch=true", "since=2&watch=true", "since=2&watch=true", "since=3&watch=true"}, asked)
 	require.Equal(t, []string{
-		api.ErrStreamEnded.Error(), "the agent answered 503 Service Unavailable: it starts",
-		"events: invalid character 'o' in literal null (expecting 'u')", api.ErrStreamEnded.Error(),
+		api.ErrStreamEnded.Error(), "the agent responded with 503 Service Unavailable: it starts",
+		"read events: invalid character 'o' in literal null (expecting 'u')", api.ErrStreamEnded.Error(),
 	}, errs)
 }
 
-// An answer has a limit, a watch only each event of it.
+// The size of a response is limited, and in a watch the size of each event.
 func TestClient_EventsAreLimited(t *testing.T) {
 	t.Parallel()
 	event := `{"number":1,"message":"` + strings.Repeat("x", 50_000) + "\"}\n"
@@ -175,7 +175,7 @@ func TestClient_EventsAreLimited(t *testing.T) {
 		got, err := numbers(t.Context(), c, api.EventsQuery{}, 0)
 		require.Len(t, got, x.list, name)
 		if len(x.text) > 150_000 {
-			require.ErrorContains(t, err, "/events: the answer is longer than 150000 bytes", name)
+			require.ErrorContains(t, err, "/events: the response is longer than 150000 bytes", name)
 		} else {
 			require.NoError(t, err, name)
 		}

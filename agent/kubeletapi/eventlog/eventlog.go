@@ -17,22 +17,21 @@ import (
 const (
 	// DefaultSize is the default of Config.Size.
 	DefaultSize = 1000
-	// DefaultWindow is the default of Config.Window: the kubelet's.
+	// DefaultWindow is the default of Config.Window, as in the kubelet.
 	DefaultWindow = 10 * time.Minute
 )
 
-// Config configures a [Log]. The zero value has all defaults.
+// Config configures a [Log]. The zero value selects all defaults.
 type Config struct {
 	// Size is the maximum number of events. Default: [DefaultSize].
 	Size int
-	// Window is the time within which an event that repeats is counted. Default:
-	// [DefaultWindow].
+	// Window is the time within which a repeated event is counted. Default: [DefaultWindow].
 	Window time.Duration
 	// Clock is the time source. Default: the system clock.
 	Clock clock.PassiveClock
 }
 
-// Log has the last events, oldest first. All methods may be called concurrently.
+// Log stores the last events, oldest first. All methods may be called concurrently.
 type Log struct {
 	cfg Config
 
@@ -40,11 +39,11 @@ type Log struct {
 	events  []api.Event
 	newest  map[key]uint64 // the number of the last event with this key
 	number  uint64         // of the last event
-	lost    uint64         // the highest number that was deleted
-	changed chan struct{}  // closed at the next event; nil: no reader waits
+	lost    uint64         // the highest deleted number
+	changed chan struct{}  // closed at the next event; nil: no reader is waiting
 }
 
-// key is what two events have in common if one repeats the other.
+// key has the fields that are equal if one event repeats another.
 type key struct{ kind, namespace, name, fieldPath, eventType, reason, message string }
 
 // New returns an empty Log.
@@ -57,8 +56,8 @@ func New(cfg Config) *Log {
 	return &Log{cfg: cfg, newest: map[key]uint64{}}
 }
 
-// Add adds an event, and returns it with its Number, Time and Count. An event that repeats
-// moves to the end with a new number, so that readers see it again.
+// Add adds an event, and returns it with its Number, Time and Count. A repeated event moves to
+// the end with a new number, so that readers see it again.
 func (l *Log) Add(e api.Event) api.Event {
 	now := l.cfg.Clock.Now()
 	l.mu.Lock()
@@ -71,7 +70,7 @@ func (l *Log) Add(e api.Event) api.Event {
 		l.events = slices.Delete(l.events, i, i+1)
 	}
 	if len(l.events) >= l.cfg.Size {
-		l.push()
+		l.deleteOldest()
 	}
 	l.events = append(l.events, e)
 	l.newest[k] = e.Number
@@ -82,8 +81,8 @@ func (l *Log) Add(e api.Event) api.Event {
 	return e
 }
 
-// push deletes the oldest event. Callers hold mu.
-func (l *Log) push() {
+// deleteOldest deletes the oldest event. Callers hold mu.
+func (l *Log) deleteOldest() {
 	old := l.events[0]
 	k := key{old.Kind, old.Namespace, old.Name, old.FieldPath, old.Type, old.Reason, old.Message}
 	if l.newest[k] == old.Number {
@@ -99,8 +98,8 @@ func (l *Log) find(number uint64) (int, bool) {
 }
 
 // After returns the events with higher numbers, oldest first, and the number for the next call.
-// Complete reports that none of them was deleted before this call. A number above the last one
-// is from an earlier process, and counts as 0. The caller owns the slice.
+// Complete reports whether none of these events was deleted before this call. A number above
+// the last one comes from an earlier process and counts as 0. The caller owns the slice.
 func (l *Log) After(number uint64) (events []api.Event, next uint64, complete bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,8 +140,8 @@ func (l *Log) About(kind, namespace, name string, limit int) (events []api.Event
 	return events
 }
 
-// AnnotatedEventf adds an event about an object reference, so that a Log is an event recorder
-// for an agent. Annotations are ignored, and so are events about other objects.
+// AnnotatedEventf adds an event about an object reference, as an event recorder for an agent.
+// Annotations are ignored, and so are events about other kinds of objects.
 func (l *Log) AnnotatedEventf(object runtime.Object, _ map[string]string, eventtype, reason, messageFmt string, args ...any) {
 	about, ok := object.(*corev1.ObjectReference)
 	if !ok || about == nil {

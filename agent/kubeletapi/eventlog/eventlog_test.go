@@ -24,7 +24,7 @@ func event(name, message string) api.Event {
 	return api.Event{Kind: "Pod", Namespace: "default", Name: name, Type: "Warning", Reason: "BackOff", Message: message}
 }
 
-// shown is what a log has, as NUMBER:NAME:MESSAGExCOUNT.
+// shown returns the content of a log as NUMBER:NAME:MESSAGExCOUNT.
 func shown(l *eventlog.Log) string {
 	events, _, _ := l.After(0)
 	var out []string
@@ -34,7 +34,7 @@ func shown(l *eventlog.Log) string {
 	return strings.Join(out, " ")
 }
 
-func TestRepeatedEventsAreCountedAndMoveToTheEnd(t *testing.T) {
+func TestAdd_RepeatedEventsAreCountedAndMoveToTheEnd(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
 	l := eventlog.New(eventlog.Config{Size: 3, Window: time.Minute, Clock: clock})
@@ -60,7 +60,7 @@ func TestRepeatedEventsAreCountedAndMoveToTheEnd(t *testing.T) {
 	require.Equal(t, "6:c:xx1 7:a:xx2 8:b:xx1", shown(l))
 }
 
-func TestReadersThatAreTooSlowLearnIt(t *testing.T) {
+func TestAfter_ReportsMissingEventsToSlowReaders(t *testing.T) {
 	t.Parallel()
 	l := eventlog.New(eventlog.Config{Size: 2})
 	_, next, complete := l.After(0)
@@ -84,7 +84,7 @@ func TestReadersThatAreTooSlowLearnIt(t *testing.T) {
 	require.False(t, complete)
 }
 
-func TestAboutIsNewestFirstAndOfOneOnly(t *testing.T) {
+func TestAbout_NewestFirstOfOneObject(t *testing.T) {
 	t.Parallel()
 	l := eventlog.New(eventlog.Config{})
 	for i := range 5 {
@@ -101,7 +101,7 @@ func TestAboutIsNewestFirstAndOfOneOnly(t *testing.T) {
 	require.Len(t, l.About("Node", "", "a", 3), 1)
 }
 
-func TestFollowersSeeEachEventOnceAndInOrder(t *testing.T) {
+func TestLog_ReadersSeeEachEventOnceInOrder(t *testing.T) {
 	t.Parallel()
 	l := eventlog.New(eventlog.Config{Size: 100_000})
 	var readers, writers sync.WaitGroup
@@ -135,8 +135,8 @@ func TestFollowersSeeEachEventOnceAndInOrder(t *testing.T) {
 	readers.Wait()
 }
 
-// A model that keeps everything and counts by looking back says what a log has.
-func TestLogAgainstAModel(t *testing.T) {
+// The log is compared with a model that keeps everything.
+func TestLog_Model(t *testing.T) {
 	t.Parallel()
 	for range 100 {
 		seed := rand.Uint64()
@@ -185,7 +185,7 @@ func BenchmarkAdd(b *testing.B) {
 	}
 }
 
-func TestAnnotatedEventf_AddsWhatIsAboutAReference(t *testing.T) {
+func TestAnnotatedEventf_AddsEventsAboutReferences(t *testing.T) {
 	t.Parallel()
 	l := eventlog.New(eventlog.Config{Clock: testingclock.NewFakePassiveClock(time.Unix(1000, 0))})
 	ref := &corev1.ObjectReference{

@@ -8,7 +8,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/eventlog"
 )
 
-// A reader reads what is new since its last call. An event that repeats is counted.
+// A reader gets the events since its last call. A repeated event is counted.
 func Example() {
 	log := eventlog.New(eventlog.Config{})
 	web := &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "web"}

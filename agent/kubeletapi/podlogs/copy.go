@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// Flusher is what a writer may be that sends what was written only when asked to.
+// Flusher is an optional interface of the writer of [Copy]. Flush sends buffered data.
 type Flusher interface{ Flush() }
 
-// timing is how patient a follower is.
+// timing has the delays of a follower.
 type timing struct {
-	// settle is how long a file is looked at after there is a newer one: the runtime
-	// may still write to it what it had in hand.
-	settle time.Duration
-	// poll is how often is looked at the log without an event.
+	// linger is how long a file is still read after a newer one exists, because the runtime may
+	// still write its last lines.
+	linger time.Duration
+	// poll is the time between two checks of the log without an event.
 	poll time.Duration
 }
 
-// Copy writes what is wanted of a log to w, and returns when that is done: nil, or why
-// it could not go on. A writer that is a [Flusher] is flushed when there is no more for
-// now. When ctx is done that is its error.
+// Copy writes the selected part of a log to w. It returns nil when it is complete, or the error
+// that stopped it. If ctx is done, it returns the context's error. A writer that is a [Flusher]
+// is flushed when no more data is available for now.
 func Copy(ctx context.Context, w io.Writer, src Source, o Options) error {
-	return copyLog(ctx, w, src, o, timing{settle: time.Second, poll: time.Second})
+	return copyLog(ctx, w, src, o, timing{linger: time.Second, poll: time.Second})
 }
 
-// errLimit says that all that is wanted was written.
+// errLimit reports that LimitBytes bytes were written.
 var errLimit = errors.New("the limit is reached")
 
 func copyLog(ctx context.Context, w io.Writer, src Source, o Options, t timing) error {
@@ -45,7 +45,7 @@ func copyLog(ctx context.Context, w io.Writer, src Source, o Options, t timing) 
 	return c.flush()
 }
 
-// copier is one Copy.
+// copier is the state of one Copy.
 type copier struct {
 	ctx     context.Context
 	src     Source
@@ -54,15 +54,15 @@ type copier struct {
 	dir     folder
 	w       io.Writer
 	out     *bufio.Writer
-	left    int64 // of LimitBytes
+	left    int64 // remaining bytes of LimitBytes
 
-	join *joiner
-	text []byte // of the last line
-	from int64  // lines of the first file that end before are not wanted
-	then int64  // the same of the second file
+	join     *joiner
+	text     []byte // text of the last line
+	from     int64  // lines of the first file that end before this offset are skipped
+	nextFrom int64  // the same for the second file
 }
 
-// copy copies the files, and what comes after them.
+// copy copies the existing files, and follows the log if requested.
 func (c *copier) copy() error {
 	names, last, first, err := c.open()
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *copier) copy() error {
 			_ = last.close() // nothing was written
 		}
 	}()
-	c.from, c.then = first.from, first.then
+	c.from, c.nextFrom = first.from, first.nextFrom
 	at, before := first.at, key{}
 	if first.file > 0 {
 		before = names[first.file-1].key
@@ -101,8 +101,8 @@ func (c *copier) copy() error {
 	return c.end(split, true)
 }
 
-// open lists the files of the log, opens the last one, and finds where to begin. It
-// does so anew when files are renamed meanwhile.
+// open lists the files of the log, opens the last one, and finds the start position. It starts
+// over if files are renamed meanwhile.
 func (c *copier) open() (names []name, last *logFile, first start, err error) {
 	wanted := func() ([]name, error) {
 		names, err := c.dir.list(c.src.Attempt)
@@ -125,7 +125,7 @@ func (c *copier) open() (names []name, last *logFile, first start, err error) {
 	}
 }
 
-// begin says where to begin.
+// begin returns the start position.
 func (c *copier) begin(names []name, last *logFile) (start, error) {
 	if c.options.TailLines != nil {
 		return c.findTail(names, last, *c.options.TailLines)
@@ -135,26 +135,26 @@ func (c *copier) begin(names []name, last *logFile) (start, error) {
 		s.file++
 	}
 	if s.file > 0 && names[s.file-1].attempt == names[s.file].attempt {
-		s.file-- // a line that begins there may end in the next file, and is too old
+		s.file-- // a line may start there and end in the next file; older lines are skipped
 	}
 	return s, nil
 }
 
-// tooOld says whether nothing in a file is as young as asked for.
+// tooOld reports whether a file was last modified before Options.Since.
 func (c *copier) tooOld(n name) bool {
 	info, err := c.dir.root.Lstat(n.file)
 	return err == nil && info.ModTime().Before(c.options.Since)
 }
 
-// upToLast copies the files but for the last one, of which each is open only while it
-// is read. Before is the file before the first.
+// upToLast copies all files except the last one. Each file is open only while it is read.
+// before is the file before the first one.
 func (c *copier) upToLast(names []name, before key) error {
 	for len(names) > 1 {
 		l, err := c.dir.open(names[0])
 		if errors.Is(err, fs.ErrNotExist) {
 			became, err := c.dir.renamed(names[0], before)
 			if names = append(became, names[1:]...); err == nil && len(became) == 0 {
-				err = c.unfinished() // the rest of these lines was removed
+				err = c.unfinished() // the rest of these lines is deleted
 			}
 			if err != nil {
 				return err
@@ -172,11 +172,11 @@ func (c *copier) upToLast(names []name, before key) error {
 	return nil
 }
 
-// whole copies a file that is not written to any more, and closes it. Next is the
-// attempt of the file after it.
+// whole copies a file that is no longer written to, and closes it. next is the attempt of the
+// next file.
 func (c *copier) whole(l *logFile, at int64, next uint32) error {
 	defer func() { _ = l.close() }() // nothing was written
-	defer func() { c.from, c.then = c.then, 0 }()
+	defer func() { c.from, c.nextFrom = c.nextFrom, 0 }()
 	split, err := c.read(l, at)
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (c *copier) whole(l *logFile, at int64, next uint32) error {
 	return c.end(split, next != l.attempt)
 }
 
-// read copies what is in a file from an offset on.
+// read copies the content of a file from an offset.
 func (c *copier) read(l *logFile, at int64) (*splitter, error) {
 	r, err := l.reader()
 	if err != nil {
@@ -201,7 +201,7 @@ func (c *copier) read(l *logFile, at int64) (*splitter, error) {
 	return split, c.drain(split)
 }
 
-// drain copies the lines that there are now.
+// drain copies the lines that are available now.
 func (c *copier) drain(split *splitter) error {
 	for n := 1; ; n++ {
 		p, err := split.next()
@@ -220,10 +220,10 @@ func (c *copier) drain(split *splitter) error {
 	}
 }
 
-// end copies what a file has at its end that is no whole line. If it is the last one of
-// its attempt, parts of lines will never be whole either.
+// end copies an incomplete line at the end of a file. If the file is the last one of its
+// attempt, it also copies partial lines, which will never be completed.
 func (c *copier) end(split *splitter, attempt bool) error {
-	if p, ok := split.rest(); ok {
+	if p, ok := split.remaining(); ok {
 		if err := c.piece(p); err != nil {
 			return err
 		}
@@ -236,9 +236,9 @@ func (c *copier) end(split *splitter, attempt bool) error {
 	return c.flush()
 }
 
-// unfinished copies the parts of lines that will never be whole.
+// unfinished copies partial lines that will never be completed.
 func (c *copier) unfinished() error {
-	for _, line := range c.join.rest() {
+	for _, line := range c.join.remaining() {
 		if err := c.line(line.Line); err != nil {
 			return err
 		}
@@ -254,7 +254,7 @@ func (c *copier) piece(p piece) error {
 	return c.line(line.Line)
 }
 
-// wants says whether a line is wanted.
+// wants reports whether a line is selected.
 func (c *copier) wants(l Line) bool {
 	return (c.options.Stream == All || c.options.Stream == l.Stream) && !l.Time.Before(c.options.Since)
 }
@@ -277,7 +277,7 @@ func (c *copier) line(l Line) error {
 	return nil
 }
 
-// flush sends what was copied.
+// flush sends the copied data.
 func (c *copier) flush() error {
 	if err := c.out.Flush(); err != nil {
 		return err

@@ -2,36 +2,36 @@
 //
 // # What it does
 //
-// [Copy] writes the part of a container's log that [Options] select, from the oldest file on:
-// rotated files, also compressed ones, and the file to which the runtime writes. With Follow it
-// continues after rotations and restarts of the container, until its [Source] has ended.
-// [ParseLine] parses a line of such a log.
+// [Copy] writes the part of a container's log that [Options] select, starting with the oldest
+// file: rotated files, including compressed ones, and the file that the runtime writes to. With
+// Follow it continues after rotations and restarts of the container, until its [Source] has
+// ended. [ParseLine] parses a line of such a log.
 //
 // # What you supply
 //
-// The directory of all logs, and the container's directory in it. File names are the kubelet's:
-// 3.log is the log of the fourth instance, and 3.log.20060102-150405 and
+// You supply the directory of all logs, and the container's directory in it. File names are the
+// kubelet's: 3.log is the log of the fourth instance, and 3.log.20060102-150405 and
 // 3.log.20060102-150405.gz are rotated files, as package logrotate names them.
 //
 // # What it guarantees
 //
-//  1. Each whole line is written once, in the order of the files, also if the log is rotated
+//  1. Each complete line is written once, in the order of the files, even if the log is rotated
 //     meanwhile. Lines of files that rotation deletes before they were read are missing.
-//  2. Parts of a line that the runtime has split (tag P) are joined, by stream, also across a
+//  2. Parts of a line that the runtime has split (tag P) are joined, by stream, even across a
 //     rotation. A line of more than a megabyte is written in pieces, each as a line.
 //  3. Only regular files in the container's directory are read, and nothing outside the root,
-//     whatever links are there.
+//     even if there are symbolic links.
 //  4. Memory does not depend on the size of the log, except for 16 bytes for each line of
 //     TailLines and the names of the files. At most three files are open.
-//  5. Lines that do not have the form of a log line are ignored.
-//  6. With Follow a file that is emptied in place is read from its begin again. What was written
-//     to it before and not read yet is missing.
+//  5. Lines that are not valid log lines are ignored.
+//  6. With Follow, a file that is truncated in place is read again from its start. Data written
+//     before the truncation and not read yet is lost.
 //
 // # Goroutines and locking
 //
-// Copy runs in the caller's goroutine. With Follow it starts one more goroutine for the events of
-// the kernel, which has ended when Copy returns. Where the kernel has no such events, Copy checks
-// the files once a second.
+// Copy runs in the caller's goroutine. With Follow it starts one more goroutine for file system
+// events of the kernel, which has ended when Copy returns. Without such events, Copy checks the
+// files once a second.
 //
 // # Differences from the kubelet
 //

@@ -20,7 +20,7 @@ func aged(t *testing.T, src podlogs.Source, file string, seconds int) {
 	require.NoError(t, os.Chtimes(filepath.Join(src.Root, src.Dir, file), time.Time{}, at(seconds)))
 }
 
-// A file that is too old is not read, but a line that begins there does not begin in the next.
+// A file that is too old is not read, but a line that starts there may end in the next file.
 func TestCopy_SinceWithinALine(t *testing.T) {
 	t.Parallel()
 	src := logs(t, map[string]string{
@@ -41,15 +41,15 @@ func TestCopy_SinceWithinALine(t *testing.T) {
 	require.Equal(t, "one\n", b.String())
 }
 
-// A line that is too old, and ends between those that count, leaves nothing of it behind.
+// A line that is too old, and ends between selected lines, is skipped completely.
 func TestCopy_TailSinceWithinALine(t *testing.T) {
 	t.Parallel()
 	src := logs(t, map[string]string{"0.log": logText("1 out P too ", "3 err F one", "4 out F old", "5 err F two")})
 	require.Equal(t, "one\ntwo\n", read(t, src, podlogs.Options{Since: at(2), TailLines: new(int64(2))}))
 }
 
-// The end of a large file may begin between the parts of a line that counts.
-func TestCopy_TailOfALineBehindTheFirstLook(t *testing.T) {
+// The end of a large file may start between the parts of a selected line.
+func TestCopy_TailOfALineBeyondTheFirstWindow(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 40_000)
 	src := logs(t, map[string]string{"0.log": logText(
@@ -60,8 +60,8 @@ func TestCopy_TailOfALineBehindTheFirstLook(t *testing.T) {
 	}
 }
 
-// The same of a line that is not whole yet.
-func TestCopy_TailBehindAnOpenLine(t *testing.T) {
+// The same for an incomplete line.
+func TestCopy_TailAfterAnIncompleteLine(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 40_000)
 	src := logs(t, map[string]string{"0.log": logText(
@@ -90,7 +90,7 @@ func TestCopy_LimitIsOfBytes(t *testing.T) {
 	require.NoError(t, podlogs.CopyFast(t.Context(), io.Discard, src, podlogs.Options{LimitBytes: 3, Follow: true}))
 }
 
-func TestCopy_LogThatIsNotThere(t *testing.T) {
+func TestCopy_MissingLog(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*podlogs.Source){
 		"no root":           func(s *podlogs.Source) { s.Root = filepath.Join(s.Root, "none") },
@@ -136,7 +136,7 @@ func TestCopy_CompressedFileIsBroken(t *testing.T) {
 	}
 }
 
-// A request may end while a long log is read, of which nothing is wanted.
+// A request may end while a long log without selected lines is read.
 func TestCopy_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	src := logs(t, map[string]string{"0.log": strings.Repeat(line("1 out F one"), 5000), rotatedName(0, 1): line("0 out F zero")})

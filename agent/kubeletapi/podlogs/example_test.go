@@ -9,7 +9,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/podlogs"
 )
 
-// Copy writes the last lines of a log, of which one file was rotated.
+// Copy writes the last lines of a log with one rotated file.
 func Example() {
 	root, err := os.MkdirTemp("", "logs")
 	if err != nil {
@@ -37,5 +37,5 @@ func Example() {
 	// two
 	// three
 	// <nil>
-	// there is no log of it
+	// the log does not exist: it was not written yet, or it was deleted
 }

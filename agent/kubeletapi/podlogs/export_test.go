@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// CopyFast is Copy with a follower that is in a hurry.
+// CopyFast is Copy with short delays of the follower.
 func CopyFast(ctx context.Context, w io.Writer, src Source, o Options) error {
-	return copyLog(ctx, w, src, o, timing{settle: 20 * time.Millisecond, poll: 50 * time.Millisecond})
+	return copyLog(ctx, w, src, o, timing{linger: 20 * time.Millisecond, poll: 50 * time.Millisecond})
 }
 
 // SortNames returns the names of a log's files in their order.

@@ -19,14 +19,14 @@ import (
 const (
 	stampFormat = "20060102-150405"
 	compressed  = ".gz"
-	// present is the stamp of the file that is written to: behind all others.
+	// present is the stamp of the file that is written to. It sorts after all others.
 	present = "~"
 )
 
-// key is the place of a file in the log of a container.
+// key is the position of a file in the log of a container.
 type key struct {
 	attempt uint32
-	stamp   string // when it was rotated, or present
+	stamp   string // time of the rotation, or present
 }
 
 func (k key) compare(other key) int {
@@ -40,7 +40,7 @@ type name struct {
 	gzip bool
 }
 
-// parseName reads the name of a file in a container's folder.
+// parseName parses the name of a file in a container's folder.
 func parseName(file string) (name, bool) {
 	number, rest, ok := strings.Cut(file, ".log")
 	attempt, err := strconv.ParseUint(number, 10, 32)
@@ -54,15 +54,15 @@ func parseName(file string) (name, bool) {
 	rest, n.gzip = strings.CutSuffix(rest, compressed)
 	stamp, ok := strings.CutPrefix(rest, ".")
 	if _, err := time.Parse(stampFormat, stamp); !ok || err != nil || len(stamp) != len(stampFormat) {
-		return name{}, false // what is being compressed, or somebody else's
+		return name{}, false // a file that is being compressed, or not a log file
 	}
 	n.stamp = stamp
 	return n, true
 }
 
-// sortNames returns the files of a log among the names, in their order. One that is
-// there both compressed and not counts once, as it was: the other may be half written,
-// or it may be about to go. It is removed last.
+// sortNames returns the files of a log among the names, in order. If a file exists both
+// compressed and uncompressed, only the uncompressed one is returned: the compressed one may be
+// half written. Rotation deletes the uncompressed file last.
 func sortNames(files []string) []name {
 	byKey := map[key]name{}
 	for _, f := range files {
@@ -79,7 +79,7 @@ func sortNames(files []string) []name {
 	return names
 }
 
-// folder is the folder of a container's logs, of which nothing leads out.
+// folder is the folder of a container's logs. Paths can't leave it.
 type folder struct{ root *os.Root }
 
 func openFolder(src Source) (folder, error) {
@@ -102,10 +102,10 @@ func noLog(err error) error {
 	return err
 }
 
-// close gives the folder back, through which nothing was written.
+// close closes the folder.
 func (f folder) close() { _ = f.root.Close() }
 
-// list returns the files of the attempts from the given one on.
+// list returns the files of the given attempt and later ones.
 func (f folder) list(attempt uint32) ([]name, error) {
 	dir, err := f.root.Open(".")
 	if err != nil {
@@ -119,7 +119,7 @@ func (f folder) list(attempt uint32) ([]name, error) {
 	return slices.DeleteFunc(sortNames(files), func(n name) bool { return n.attempt < attempt }), nil
 }
 
-// open opens a file of the log, also one that was compressed after it was listed.
+// open opens a file of the log, even if it was compressed after it was listed.
 func (f folder) open(n name) (*logFile, error) {
 	file, err := safeopen.File(f.root, n.file)
 	if errors.Is(err, fs.ErrNotExist) && n.stamp != present && !n.gzip {
@@ -136,18 +136,18 @@ func (f folder) open(n name) (*logFile, error) {
 	return l, nil
 }
 
-// tries is how often files are opened anew that are renamed meanwhile.
+// tries is how often opening is repeated when files are renamed meanwhile.
 const tries = 10
 
-// errMoved says that a rotation came in between.
-var errMoved = errors.New("the log is rotated all the time")
+// errMoved reports a rotation during an operation.
+var errMoved = errors.New("the log was rotated too often while it was being opened")
 
-// isMoved says whether it did, which shows in a missing file, too.
+// isMoved reports whether err was caused by a rotation, which may also appear as a missing
+// file.
 func isMoved(err error) bool { return errors.Is(err, errMoved) || errors.Is(err, fs.ErrNotExist) }
 
-// openLast opens the last of the listed files. What is listed and what is open is of
-// one moment: a file that gets another name meanwhile is missing in the list, or is in
-// it twice, and a second list shows that.
+// openLast opens the last listed file. The list and the open file are consistent: a file that
+// is renamed meanwhile is missing in the list or listed twice, which a second list detects.
 func (f folder) openLast(list func() ([]name, error)) (names []name, last *logFile, err error) {
 	names, err = list()
 	if err != nil || len(names) == 0 {
@@ -170,8 +170,8 @@ func (f folder) openLast(list func() ([]name, error)) (names []name, last *logFi
 	return names, last, nil
 }
 
-// renamed returns the files that a missing one has become, without those up to a key.
-// There are none if it was removed. Only what the runtime wrote to gets another name.
+// renamed returns the new files of a missing one, without those up to a key. The result is
+// empty if the file was removed. Only the file that the runtime writes to is ever renamed.
 func (f folder) renamed(missing name, upTo key) ([]name, error) {
 	if missing.stamp != present {
 		return nil, nil
@@ -189,14 +189,14 @@ func (f folder) renamed(missing name, upTo key) ([]name, error) {
 type logFile struct {
 	name
 	file *os.File
-	info os.FileInfo // as it was opened
-	// before is the file that came before it then.
+	info os.FileInfo // when it was opened
+	// before is the file that preceded it at that time.
 	before key
 }
 
 func (l *logFile) close() error { return l.file.Close() }
 
-// reader returns what the file says, uncompressed, from its begin.
+// reader returns the uncompressed content of the file from its start.
 func (l *logFile) reader() (io.Reader, error) {
 	if _, err := l.file.Seek(0, io.SeekStart); err != nil {
 		return nil, err
@@ -211,13 +211,13 @@ func (l *logFile) reader() (io.Reader, error) {
 	return unzipped{z, l.name.file}, nil
 }
 
-// unzipped is the content of a compressed file, whose errors name the file.
+// unzipped is the content of a compressed file. Its errors name the file.
 type unzipped struct {
 	io.Reader
 	file string
 }
 
-// Read reads from the file.
+// Read reads uncompressed data.
 func (u unzipped) Read(p []byte) (int, error) {
 	n, err := u.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -226,20 +226,20 @@ func (u unzipped) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// isCut says whether the file is shorter by now than what was read of it.
-func (l *logFile) isCut(read *splitter) bool {
+// wasTruncated reports whether the file is now shorter than what was read of it.
+func (l *logFile) wasTruncated(read *splitter) bool {
 	info, err := l.file.Stat()
 	return err == nil && !l.gzip && info.Size() < read.at
 }
 
-// has says whether a name is that of this open file now.
+// has reports whether n is the current name of this open file.
 func (l *logFile) has(f folder, n name) bool {
 	info, err := f.root.Lstat(n.file)
 	return err == nil && os.SameFile(info, l.info)
 }
 
-// compressedTo says whether a name is that of what this open file was compressed to,
-// which keeps its age.
+// compressedTo reports whether n is the compressed copy of this open file. Compression keeps
+// the modification time.
 func (l *logFile) compressedTo(f folder, n name) bool {
 	info, err := f.root.Lstat(n.file)
 	if err != nil || !n.gzip || l.gzip {

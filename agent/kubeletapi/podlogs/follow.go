@@ -17,19 +17,19 @@ func (c *copier) follow(current *logFile, split *splitter) (err error) {
 	defer stop()
 	poll := clock.RealClock{}.NewTicker(c.timing.poll)
 	defer poll.Stop()
-	for look, settled := true, false; ; {
-		ended := c.src.Ended != nil && c.src.Ended() // what was written before that is read below
+	for rescan, lingered := true, false; ; {
+		ended := c.src.Ended != nil && c.src.Ended() // data written before is read below
 		if err := errors.Join(c.drain(split), c.flush()); err != nil {
 			return err
 		}
-		if current.isCut(split) {
+		if current.wasTruncated(split) {
 			if split, err = c.read(current, 0); err != nil {
 				return err
 			}
 			continue
 		}
 		var later successors
-		if look || ended {
+		if rescan || ended {
 			if later, err = c.later(current); err != nil {
 				return err
 			}
@@ -37,13 +37,13 @@ func (c *copier) follow(current *logFile, split *splitter) (err error) {
 		switch {
 		case later.last != nil:
 			current, split, err = c.advance(current, split, later)
-		case ended && settled:
+		case ended && lingered:
 			return c.end(split, true)
 		case ended:
-			settled, err = true, c.pause()
+			lingered, err = true, c.pause()
 		default:
-			settled = false
-			look, err = c.await(poll.C(), events, lost)
+			lingered = false
+			rescan, err = c.await(poll.C(), events, lost)
 		}
 		if err != nil {
 			return err
@@ -51,8 +51,9 @@ func (c *copier) follow(current *logFile, split *splitter) (err error) {
 	}
 }
 
-// await returns when the log may have changed, and whether a file may have been created.
-func (c *copier) await(poll <-chan time.Time, events <-chan fsnotify.Event, lost <-chan error) (look bool, err error) {
+// await returns when the log may have changed, and reports whether a file may have been
+// created.
+func (c *copier) await(poll <-chan time.Time, events <-chan fsnotify.Event, lost <-chan error) (rescan bool, err error) {
 	select {
 	case <-c.ctx.Done():
 		return false, c.ctx.Err()
@@ -65,14 +66,14 @@ func (c *copier) await(poll <-chan time.Time, events <-chan fsnotify.Event, lost
 	return true, nil
 }
 
-// watch returns the events of the directory, and reports when some were lost. Without events of
-// the kernel the follower polls.
+// watch returns the events of the directory, and a channel that reports lost events. Without
+// kernel events, the follower polls.
 func (c *copier) watch() (events <-chan fsnotify.Event, lost <-chan error, stop func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, nil, func() {}
 	}
-	stop = func() { _ = watcher.Close() } // which never fails
+	stop = func() { _ = watcher.Close() } // never fails
 	if err := watcher.Add(filepath.Join(c.src.Root, c.src.Dir)); err != nil {
 		stop()
 		return nil, nil, func() {}
@@ -82,7 +83,7 @@ func (c *copier) watch() (events <-chan fsnotify.Event, lost <-chan error, stop 
 
 // pause waits for the last writes of the runtime to a file.
 func (c *copier) pause() error {
-	timer := clock.RealClock{}.NewTimer(c.timing.settle)
+	timer := clock.RealClock{}.NewTimer(c.timing.linger)
 	defer timer.Stop()
 	select {
 	case <-timer.C():
@@ -94,7 +95,7 @@ func (c *copier) pause() error {
 
 // advance reads the rest of a file and the files after it, and returns the last one.
 func (c *copier) advance(current *logFile, split *splitter, later successors) (*logFile, *splitter, error) {
-	c.from, c.then = 0, 0
+	c.from, c.nextFrom = 0, 0
 	if err := errors.Join(c.pause(), c.drain(split), c.end(split, later.names[0].attempt != current.attempt)); err != nil {
 		_ = later.last.close() // nothing was written
 		return current, split, err
@@ -111,10 +112,10 @@ func (c *copier) advance(current *logFile, split *splitter, later successors) (*
 type successors struct {
 	names  []name
 	last   *logFile // the last of them, the only open one
-	before key      // of the file before the first
+	before key      // key of the file before the first
 }
 
-// later returns the files after a file of the log, whatever its name is by now.
+// later returns the files after a file of the log, even if that file was renamed.
 func (c *copier) later(current *logFile) (s successors, err error) {
 	list := func() (names []name, err error) {
 		names, s.before, err = c.listLater(current)
@@ -128,10 +129,10 @@ func (c *copier) later(current *logFile) (s successors, err error) {
 			return s, err
 		}
 	}
-	return successors{}, nil // the next look will tell
+	return successors{}, nil // the next check tries again
 }
 
-// listLater lists the files after a file of the log. Before is the one before them.
+// listLater lists the files after a file of the log. before is the file that precedes them.
 func (c *copier) listLater(current *logFile) (names []name, before key, err error) {
 	if names, err = c.dir.list(current.attempt); err != nil {
 		return nil, key{}, err
@@ -142,7 +143,7 @@ func (c *copier) listLater(current *logFile) (names []name, before key, err erro
 			return n.attempt == current.attempt && n.compare(current.before) > 0 && current.compressedTo(c.dir, n)
 		})
 	}
-	if at < 0 { // it was removed: what is left is all later
+	if at < 0 { // it was removed: all remaining files are later
 		at = slices.IndexFunc(names, func(n name) bool { return n.compare(current.before) > 0 }) - 1
 		if at < -1 {
 			return nil, key{}, nil

@@ -36,7 +36,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return o.text.Write(p)
 }
 
-// Flush is for podlogs.Flusher: only what is flushed counts.
+// Flush implements podlogs.Flusher: only flushed data is compared.
 func (o *output) Flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -105,7 +105,7 @@ func (c *container) follow(o podlogs.Options) (*output, func() error) {
 	return out, func() error { return <-done }
 }
 
-func TestFollowerSeesRotationRestartAndEnd(t *testing.T) {
+func TestFollower_SeesRotationRestartAndEnd(t *testing.T) {
 	t.Parallel()
 	c := newContainer(t)
 	c.write("1 out F one")
@@ -143,7 +143,7 @@ func TestFollowerSeesRotationRestartAndEnd(t *testing.T) {
 	require.Equal(t, so+"bye\n", out.String())
 }
 
-func TestFollowerBeginsWhereItIsAskedTo(t *testing.T) {
+func TestFollower_StartPosition(t *testing.T) {
 	t.Parallel()
 	c := newContainer(t)
 	c.write("1 out F one", "2 err F two", "3 out F three")
@@ -170,7 +170,7 @@ func TestFollowerBeginsWhereItIsAskedTo(t *testing.T) {
 	c.over.Store(true)
 }
 
-func TestFollowerEndsWithItsContextAndWithTheFolder(t *testing.T) {
+func TestFollower_EndsWithItsContextAndWithTheFolder(t *testing.T) {
 	t.Parallel()
 	c := newContainer(t)
 	c.write("1 out F one")
@@ -203,9 +203,9 @@ func (r reopener) ContainerStatus(context.Context, string, bool) (*runtimeapi.Co
 
 func (r reopener) ReopenContainerLog(context.Context, string) error { return r.reopen() }
 
-// A container writes as fast as it can while its log is rotated again and again, and
-// restarts: who follows gets each line once and in order.
-func TestFollowerLosesNoLineInRotations(t *testing.T) {
+// A container writes as fast as it can while its log is rotated again and again, and restarts.
+// The follower gets each line once and in order.
+func TestFollower_LosesNoLineInRotations(t *testing.T) {
 	t.Parallel()
 	c := newContainer(t)
 	const lines, restarts = 6000, 3

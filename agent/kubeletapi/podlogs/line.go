@@ -6,34 +6,35 @@ import (
 	"time"
 )
 
-// errNoLine says that something is not a line of a log.
+// errNoLine reports that data is not a line of a log.
 var errNoLine = errors.New("not a line of a container's log")
 
-// Line is a line of a log, or a part of one.
+// Line is a line of a log, or a part of a line.
 type Line struct {
-	// Time is when it was written.
+	// Time is when the line was written.
 	Time time.Time
 	// Stream is Stdout or Stderr.
 	Stream Stream
-	// Partial says that the line goes on in the next one of the stream.
+	// Partial reports whether the line continues in the next line of the stream.
 	Partial bool
-	// Text is the rest, without the newline. It is the caller's of ParseLine.
+	// Text is the rest of the line without the newline. It is a part of the argument of
+	// ParseLine.
 	Text []byte
 }
 
-// ParseLine reads a line such as
+// ParseLine parses a line such as
 //
 //	2006-01-02T15:04:05.000000000Z stdout F text
 //
-// with or without a newline. Tags after the first are ignored, as the kubelet does it.
-// Text is a part of line.
+// with or without a newline. Tags after the first are ignored, as in the kubelet. Text shares
+// memory with line.
 func ParseLine(line []byte) (Line, error) {
 	stamp, rest, ok := bytes.Cut(bytes.TrimSuffix(line, []byte("\n")), []byte(" "))
 	if !ok {
 		return Line{}, errNoLine
 	}
 	var l Line
-	if err := l.Time.UnmarshalText(stamp); err != nil { // which allocates nothing
+	if err := l.Time.UnmarshalText(stamp); err != nil { // allocates nothing
 		return Line{}, errNoLine
 	}
 	stream, rest, ok := bytes.Cut(rest, []byte(" "))

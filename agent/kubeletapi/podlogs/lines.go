@@ -7,30 +7,30 @@ import (
 	"io"
 )
 
-// maxLineBytes is how much of a line is kept in memory: what is longer comes in pieces.
+// maxLineBytes is the maximum size of a line in memory. Longer lines are split.
 const maxLineBytes = 1 << 20
 
-// piece is a line of a file, or a part of one that is too long.
+// piece is a line of a file, or a part of a line that is too long.
 type piece struct {
-	data        []byte // valid until the next one; with its newline, if it is the last one
-	begin, end  int64  // where it is in the file, uncompressed
-	first, last bool   // of its line
+	data        []byte // valid until the next piece; includes the newline if it is the last piece of a line
+	begin, end  int64  // offsets in the uncompressed file
+	first, last bool   // first or last piece of its line
 }
 
-// splitter reads a file line by line. It can go on when the file has grown.
+// splitter reads a file line by line. It can continue when the file has grown.
 type splitter struct {
 	reader  *bufio.Reader
-	at      int64  // where the next piece begins
-	pending []byte // of a line that is not whole yet
-	inside  bool   // a piece of the line was returned already
+	at      int64  // offset of the next piece
+	pending []byte // start of an incomplete line
+	inside  bool   // a piece of the current line was returned already
 }
 
 func newSplitter(r io.Reader, at int64) *splitter {
 	return &splitter{reader: bufio.NewReaderSize(r, 64<<10), at: at}
 }
 
-// next returns the next line that ends with a newline, or io.EOF when there is none
-// yet.
+// next returns the next line that ends with a newline, or io.EOF if no complete line
+// exists yet.
 func (s *splitter) next() (piece, error) {
 	for {
 		data, err := s.reader.ReadSlice('\n')
@@ -40,48 +40,49 @@ func (s *splitter) next() (piece, error) {
 		}
 		switch {
 		case err == nil:
-			return s.take(data, true), nil
+			return s.nextPiece(data, true), nil
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return piece{}, err
 		case len(data) >= maxLineBytes:
-			return s.take(data, false), nil
+			return s.nextPiece(data, false), nil
 		}
 	}
 }
 
-// rest returns what is left of a file that has no newline at its end.
-func (s *splitter) rest() (piece, bool) {
+// remaining returns the data after the last newline.
+func (s *splitter) remaining() (piece, bool) {
 	if len(s.pending) == 0 {
 		return piece{}, false
 	}
-	return s.take(s.pending, true), true
+	return s.nextPiece(s.pending, true), true
 }
 
-func (s *splitter) take(data []byte, last bool) piece {
+func (s *splitter) nextPiece(data []byte, last bool) piece {
 	p := piece{data: data, begin: s.at, end: s.at + int64(len(data)), first: !s.inside, last: last}
 	s.at, s.inside = p.end, !last
 	s.pending = s.pending[:0]
 	return p
 }
 
-// joined is a line of a container, put together.
+// joined is a line of a container, joined from its parts.
 type joined struct {
 	Line
-	begin, end int64 // of its first part, and of its last one
+	begin, end int64 // start of its first part, end of its last part
 }
 
-// joiner puts the parts of lines together, by stream.
+// joiner joins the parts of lines, by stream.
 type joiner struct {
-	open map[Stream]*joined // what is not whole yet
-	// inside is the line of whose pieces the next is one, if it is a line of a log.
+	open map[Stream]*joined // incomplete lines
+	// inside is the log line to which the next piece belongs. known reports whether it is
+	// valid.
 	inside Line
 	known  bool
 }
 
 func newJoiner() *joiner { return &joiner{open: map[Stream]*joined{}} }
 
-// add takes a piece of a file and returns the line that it makes whole, if it does.
-// Its text is valid until the next call.
+// add adds a piece of a file and returns the line that it completes, if any. The line's text is
+// valid until the next call.
 func (j *joiner) add(p piece) (joined, bool) {
 	if p.first {
 		l, err := ParseLine(p.data)
@@ -114,8 +115,8 @@ func (j *joiner) add(p piece) (joined, bool) {
 	return *part, true
 }
 
-// rest returns what is there of lines that will never be whole.
-func (j *joiner) rest() (lines []joined) {
+// remaining returns the partial lines that will never be completed.
+func (j *joiner) remaining() (lines []joined) {
 	for _, s := range []Stream{Stdout, Stderr} {
 		if part := j.open[s]; part != nil {
 			lines = append(lines, *part)

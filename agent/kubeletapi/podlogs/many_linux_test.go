@@ -99,7 +99,7 @@ func TestCopy_EarlierInstanceRotatedWhileAClientReads(t *testing.T) {
 	require.Equal(t, "zero\none\nthree\n", out.String())
 }
 
-// A client that reads nothing for a while finds many files when it does again.
+// A client that reads nothing for a while finds many files when it continues.
 func TestFollower_FewOfManyFilesAreOpen(t *testing.T) {
 	t.Parallel()
 	const rotations = 300

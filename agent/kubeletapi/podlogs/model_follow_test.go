@@ -133,7 +133,7 @@ func TestFollower_FileIsCompressedOrRemovedWhileItReads(t *testing.T) {
 	}
 }
 
-// An administrator may empty a log to get space.
+// An administrator may truncate a log to free space.
 func TestFollower_FileShrinks(t *testing.T) {
 	t.Parallel()
 	c := newContainer(t)
@@ -151,7 +151,8 @@ func TestFollower_FileShrinks(t *testing.T) {
 	require.Equal(t, "one\ntwo\n3\nfour, which is longer than all lines before\nfive\n", out.String())
 }
 
-// Two restarts may come between two looks, and the instance in between may have written nothing.
+// The container may restart twice between two checks, and the instance in between may have
+// written nothing.
 func TestFollower_RestartsWithoutOutput(t *testing.T) {
 	t.Parallel()
 	c := newContainer(t)
@@ -172,7 +173,8 @@ func TestFollower_RestartsWithoutOutput(t *testing.T) {
 	require.Equal(t, "one\nnever whole\ntwo\n", out.String())
 }
 
-// A line that began before the follower did, in an older file or not, comes whole.
+// A line that started before the follower did, in the same or an older file, is written
+// completely.
 func TestFollower_TailWithinALine(t *testing.T) {
 	t.Parallel()
 	c := newContainer(t)
@@ -190,8 +192,8 @@ func TestFollower_TailWithinALine(t *testing.T) {
 	c.over.Store(true)
 }
 
-// A follower whose client is gone, or that may wait no longer, gives all files back.
-func TestFollower_EndsInARotation(t *testing.T) {
+// A follower closes all files when its client has disconnected or its context is done.
+func TestFollower_EndsDuringARotation(t *testing.T) {
 	t.Parallel()
 	for _, broken := range []bool{false, true} {
 		c := newContainer(t)

@@ -5,29 +5,30 @@ import (
 	"time"
 )
 
-// Source is the place of a container's log.
+// Source is the location of a container's log.
 type Source struct {
-	// Root is the directory of all logs, and Dir that of the container below it, such as
+	// Root is the directory of all logs, and Dir the container's directory below it, such as
 	// NAMESPACE_NAME_UID/CONTAINER. Nothing outside Root is read.
 	Root, Dir string
-	// Attempt is the number of the container's instance, from 0. With Follow the logs of
-	// later instances come after it.
+	// Attempt is the number of the container's instance, from 0. With Follow, the logs of later
+	// instances follow.
 	Attempt uint32
-	// Ended reports that nothing is written any more. Nil: the log never ends.
+	// Ended reports whether nothing more is written to the log. Nil means that the log never
+	// ends.
 	Ended func() bool
 }
 
-// Options select a part of a log. The zero value selects all that is written now.
+// Options select a part of a log. The zero value selects all lines that exist now.
 type Options struct {
-	// Follow continues with what is written later, until the source has ended.
+	// Follow continues with later lines, until the source has ended.
 	Follow bool
-	// TailLines is the number of last lines with which to begin. Nil: all.
+	// TailLines is the number of existing lines to start with. Nil means all lines.
 	TailLines *int64
-	// Since leaves out lines that were written before it.
+	// Since skips lines that were written before this time.
 	Since time.Time
-	// Timestamps begins each line with its time.
+	// Timestamps starts each line with its time.
 	Timestamps bool
-	// LimitBytes ends the output after this number of bytes. 0: no limit.
+	// LimitBytes ends the output after this number of bytes. 0 means no limit.
 	LimitBytes int64
 	// Stream selects one of the container's streams. Default: both.
 	Stream Stream
@@ -43,6 +44,6 @@ const (
 	Stderr Stream = "stderr"
 )
 
-// ErrNoLog is returned if the log of that instance of the container does not exist: it was not
+// ErrNoLog is returned if the log of this instance of the container does not exist: it was not
 // written yet, or it was deleted.
-var ErrNoLog = errors.New("there is no log of it")
+var ErrNoLog = errors.New("the log does not exist: it was not written yet, or it was deleted")

@@ -73,7 +73,7 @@ func read(t *testing.T, src podlogs.Source, o podlogs.Options) string {
 	return b.String()
 }
 
-func TestCopyWritesWhatIsWanted(t *testing.T) {
+func TestCopy_Options(t *testing.T) {
 	t.Parallel()
 	src := logs(t, map[string]string{
 		"0.log":                       logText("0 out F of another instance"),
@@ -133,7 +133,7 @@ func TestCopyWritesWhatIsWanted(t *testing.T) {
 }
 
 // A rotation may come between the parts of a line.
-func TestCopy_TailBeginsAtTheBeginOfALine(t *testing.T) {
+func TestCopy_TailStartsAtALine(t *testing.T) {
 	t.Parallel()
 	many := strings.Repeat(line("3 err F e"), 5000) // more than is looked at first
 	for name, older := range map[string]map[string]string{
@@ -161,7 +161,7 @@ func TestCopy_TailBeginsAtTheBeginOfALine(t *testing.T) {
 	require.Equal(t, "b\nnot whole\n", read(t, open, podlogs.Options{TailLines: new(int64(1))}))
 }
 
-func TestLastLinesOfALargeFileAreExact(t *testing.T) {
+func TestCopy_TailOfALargeFile(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
 	var want []string
@@ -185,7 +185,7 @@ func TestLastLinesOfALargeFileAreExact(t *testing.T) {
 	}
 }
 
-func TestLinesOfAnyLengthComeThrough(t *testing.T) {
+func TestCopy_LinesOfAnyLength(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{64<<10 - 40, 64 << 10, 1<<20 - 1, 1 << 20, 3 << 20} {
 		long := strings.Repeat("0123456789", size/10+1)[:size]
@@ -207,7 +207,7 @@ func TestLinesOfAnyLengthComeThrough(t *testing.T) {
 	require.LessOrEqual(t, strings.Count(got, "\n"), 6)
 }
 
-func TestNothingOutsideTheFolderIsRead(t *testing.T) {
+func TestCopy_ReadsNothingOutsideTheFolder(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(secret, []byte(line("1 out F secret")), 0o600))
@@ -263,7 +263,7 @@ func TestNothingOutsideTheFolderIsRead(t *testing.T) {
 	})
 }
 
-func TestNamesAreInTheOrderOfTime(t *testing.T) {
+func TestSortNames_OrderOfTime(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{
 		"2.log", "10.log.20250102-030405.gz", "10.log.20260102-030405", "10.log",
@@ -273,7 +273,7 @@ func TestNamesAreInTheOrderOfTime(t *testing.T) {
 	}))
 }
 
-func TestReadersErrorsEndACopy(t *testing.T) {
+func TestCopy_EndsWithErrorsOfWriterAndContext(t *testing.T) {
 	t.Parallel()
 	src := logs(t, map[string]string{"0.log": strings.Repeat(line("1 out F text"), 10_000)})
 	require.ErrorIs(t, podlogs.Copy(t.Context(), broken{}, src, podlogs.Options{}), errBroken)
@@ -310,7 +310,7 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-func TestCopyAllocatesLittle(t *testing.T) {
+func TestCopy_AllocatesLittle(t *testing.T) {
 	src := logs(t, map[string]string{"0.log": strings.Repeat(line("1 out F text"), 10_000)})
 	allocs := testing.AllocsPerRun(3, func() {
 		require.NoError(t, podlogs.Copy(t.Context(), discard{}, src, podlogs.Options{Timestamps: true}))

@@ -10,24 +10,24 @@ import (
 	"slices"
 )
 
-// firstWindow is how much of the end of a file is looked at first for its last lines.
+// firstWindow is the size of the end of a file that is searched first for its last lines.
 const firstWindow = 64 << 10
 
-// start is where reading begins.
+// start is the position where reading starts.
 type start struct {
-	file int   // of the files
-	at   int64 // in it, uncompressed
-	// opened is the file if it is open already, and not the last one.
+	file int   // index of the file
+	at   int64 // offset in the uncompressed file
+	// opened is the file if it is already open and not the last one.
 	opened *logFile
-	// from is where the first line that counts ends: those that end before it are of
-	// others. then is that in the next file.
-	from, then int64
+	// from is the end of the first selected line: lines that end before it are skipped. nextFrom is
+	// the same for the next file.
+	from, nextFrom int64
 }
 
-// findTail returns where the last n of the wanted lines begin. Each file but the last
-// is open only while it is read, and where they begin in it.
+// findTail returns the start of the last n selected lines. Each file except the last one, and
+// the one in which the lines start, is open only while it is read.
 func (c *copier) findTail(names []name, last *logFile, n int64) (start, error) {
-	var newer []Stream // whose first lines in the file after this one count
+	var newer []Stream // streams whose first line in the next file is selected
 	for i, name := range slices.Backward(names) {
 		if i < len(names)-1 && name.attempt != names[i+1].attempt {
 			newer = nil
@@ -36,7 +36,7 @@ func (c *copier) findTail(names []name, last *logFile, n int64) (start, error) {
 		if i < len(names)-1 {
 			var err error
 			if l, err = c.dir.open(name); errors.Is(err, fs.ErrNotExist) && name.stamp != present {
-				return start{file: i + 1}, nil // rotation has removed it, after those before it
+				return start{file: i + 1}, nil // rotation has removed it and all older files
 			} else if err != nil {
 				return start{}, err
 			}
@@ -59,8 +59,8 @@ func (c *copier) findTail(names []name, last *logFile, n int64) (start, error) {
 	return start{}, nil
 }
 
-// fromBegin moves s to the file before if lines that count have begun there: a rotation
-// may come between the parts of a line.
+// fromBegin moves s to the previous file if selected lines start there: a rotation may separate
+// the parts of a line.
 func (c *copier) fromBegin(s start, names []name, found tail) start {
 	streams := found.streams()
 	if s.file == 0 || names[s.file-1].attempt != names[s.file].attempt || len(streams) == 0 {
@@ -68,7 +68,7 @@ func (c *copier) fromBegin(s start, names []name, found tail) start {
 	}
 	before, err := c.dir.open(names[s.file-1])
 	if err != nil {
-		return s // what is left of the line has to do
+		return s // use the rest of the line
 	}
 	at := unended(before, streams, math.MaxInt64)
 	if at == math.MaxInt64 {
@@ -78,16 +78,16 @@ func (c *copier) fromBegin(s start, names []name, found tail) start {
 	if s.opened != nil {
 		_ = s.opened.close() // nothing was written
 	}
-	return start{file: s.file - 1, at: at, opened: before, from: math.MaxInt64, then: s.from}
+	return start{file: s.file - 1, at: at, opened: before, from: math.MaxInt64, nextFrom: s.from}
 }
 
-// unended returns where lines of these streams begin in a file that go on in the next one,
-// or at if that is earlier.
+// unended returns the smallest offset of a line of these streams that continues in the next
+// file, or at if that is smaller.
 func unended(l *logFile, streams []Stream, at int64) int64 {
 	for _, stream := range streams {
 		t, err := tailOf(l, 1, func(l Line) bool { return l.Stream == stream })
 		if err != nil {
-			continue // what is left of the line has to do
+			continue // use the rest of the line
 		}
 		for _, open := range t.open {
 			if open.stream == stream {
@@ -100,22 +100,22 @@ func unended(l *logFile, streams []Stream, at int64) int64 {
 
 // tail is the end of a file.
 type tail struct {
-	lines []span // the last ones, oldest first
-	end   int64  // of the last whole line
-	open  []span // the lines that go on behind the end
-	other []span // the last line of each stream that does not count
-	cut   bool   // a line that matters may have begun earlier
+	lines []span // the last selected lines, oldest first
+	end   int64  // end of the last complete line
+	open  []span // lines that continue after the end
+	other []span // the last line of each stream that is not selected
+	cut   bool   // a relevant line may have started earlier
 }
 
-// span is where a line is in a file, from its first part to its last one.
+// span is the position of a line in a file, from its first to its last part.
 type span struct {
 	begin, end int64
 	stream     Stream
-	first      bool // of its stream, so that it may have begun in the file before
+	first      bool // first of its stream; may have started in the previous file
 }
 
-// streams returns those whose first line in the file is one of the last lines, or goes on
-// behind the end.
+// streams returns the streams whose first line in the file is one of the last lines or
+// continues after the end.
 func (t tail) streams() (all []Stream) {
 	for _, l := range slices.Concat(t.lines, t.open) {
 		if l.first {
@@ -134,15 +134,15 @@ func (t tail) start(file int) start {
 		s.at = min(s.at, l.begin)
 	}
 	for _, l := range t.other {
-		if l.end > s.from { // the rest of it would be taken for a line
+		if l.end > s.from { // its rest would be mistaken for a line
 			s.at = min(s.at, l.begin)
 		}
 	}
 	return s
 }
 
-// tailOf finds the last lines of a file, at most n. It looks at more and more of its
-// end, so that a large file costs what its end does. A compressed one is read whole.
+// tailOf finds the last lines of a file, at most n. It reads a growing part of its end, so that
+// the cost does not depend on the file size. A compressed file is read completely.
 func tailOf(l *logFile, n int64, wanted func(Line) bool) (tail, error) {
 	r, err := l.reader()
 	if err != nil {
@@ -164,15 +164,15 @@ func tailOf(l *logFile, n int64, wanted func(Line) bool) (tail, error) {
 	}
 }
 
-// scan finds the last lines of what is from an offset on. If that is not the begin of
-// the file, the first line of each stream does not count: it may have begun before.
+// scan finds the last lines after an offset. If the offset is not the start of the file, the
+// first line of each stream is skipped, because it may have started earlier.
 func scan(r io.Reader, from, n int64, wanted func(Line) bool) (tail, error) {
 	t := tail{end: from}
 	buffered := bufio.NewReader(r)
 	if from > 0 {
 		skipped, err := skipLine(buffered)
 		if err != nil {
-			return t, ignoreEOF(err) // a part of one line
+			return t, ignoreEOF(err) // only a part of one line
 		}
 		from += skipped
 		t.end = from
@@ -187,7 +187,7 @@ func scan(r io.Reader, from, n int64, wanted func(Line) bool) (tail, error) {
 				t.open = append(t.open, span{part.begin, part.end, part.Stream, !whole[part.Stream]})
 			}
 			t.other = slices.Collect(maps.Values(other))
-			t.cut = from > 0 && t.isCut()
+			t.cut = from > 0 && t.wasTruncated()
 			return t, ignoreEOF(err)
 		}
 		t.end = p.end
@@ -211,23 +211,23 @@ func scan(r io.Reader, from, n int64, wanted func(Line) bool) (tail, error) {
 	}
 }
 
-// unfinished returns what is left of a file behind its last whole line.
+// unfinished returns the data of a file after its last complete line.
 func unfinished(split *splitter, join *joiner) (parts []joined) {
-	if p, ok := split.rest(); ok {
+	if p, ok := split.remaining(); ok {
 		if line, ok := join.add(p); ok {
 			parts = append(parts, line)
 		}
 	}
-	return append(parts, join.rest()...)
+	return append(parts, join.remaining()...)
 }
 
-// isCut says whether the begin of a line that ends among the last lines was not seen.
-func (t tail) isCut() bool {
+// wasTruncated reports whether the start of a line that ends among the last lines was not read.
+func (t tail) wasTruncated() bool {
 	return slices.ContainsFunc(t.open, func(l span) bool { return l.first }) ||
 		slices.ContainsFunc(t.other, func(l span) bool { return l.first && len(t.lines) > 0 && l.end > t.lines[0].end })
 }
 
-// skipLine reads to the end of a line and returns how much that was.
+// skipLine reads to the end of a line and returns the number of bytes.
 func skipLine(r *bufio.Reader) (n int64, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -245,7 +245,7 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// lineText appends a line as it is written out.
+// lineText appends the output form of a line.
 func lineText(to []byte, l *Line, timestamps bool) []byte {
 	if timestamps {
 		to = append(l.Time.AppendFormat(to, "2006-01-02T15:04:05.000000000Z07:00"), ' ')

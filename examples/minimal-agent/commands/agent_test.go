@@ -17,12 +17,12 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 )
 
-// now is when everything is asked.
+// now is the current time of all tests.
 func now() time.Time { return time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC) }
 
 func ago(d time.Duration) *time.Time { return new(now().Add(-d)) }
 
-// agentStatus is an agent with something of everything.
+// agentStatus returns a status with all kinds of content.
 func agentStatus() api.Status {
 	return api.Status{
 		Now:     now(),
@@ -96,7 +96,7 @@ func agentEvents() []api.Event {
 	}
 }
 
-// serveAgent answers as an agent does until the test ends.
+// serveAgent serves the endpoints of an agent until the test ends.
 func serveAgent(t *testing.T, status func() api.Status) string {
 	t.Helper()
 	answer := func(value func(*http.Request) any) http.HandlerFunc {
@@ -153,7 +153,7 @@ func serveAgent(t *testing.T, status func() api.Status) string {
 func podList(pods []api.Pod) corev1.PodList {
 	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
 	for _, p := range pods {
-		if p.UID != "hook" { // which is on its way out
+		if p.UID != "hook" { // which is being removed
 			list.Items = append(list.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)}})
 		}
 	}

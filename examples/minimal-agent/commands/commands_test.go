@@ -27,11 +27,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	time.Local = time.UTC // what is printed is local time
+	time.Local = time.UTC // commands print local times
 	goleak.VerifyTestMain(m)
 }
 
-// program is one whose agent is at server.
+// program returns a Program that queries the agent at server.
 func program(server string, stdout, stderr io.Writer) commands.Program {
 	return commands.Program{
 		Name: "minimal-agent", Version: "v0.36.0", Stdout: stdout, Stderr: stderr, Clock: testingclock.NewFakeClock(now()),
@@ -87,7 +87,7 @@ func TestCommands(t *testing.T) {
 	})
 }
 
-func TestUnreachableAgents(t *testing.T) {
+func TestCommands_AgentIsUnreachable(t *testing.T) {
 	refuses := func(code int, text string) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, text, code) }))
 		t.Cleanup(s.Close)
@@ -105,11 +105,11 @@ func TestUnreachableAgents(t *testing.T) {
 		code   int
 		want   string
 	}{
-		{"http://127.0.0.1:1", commands.ExitUnreachable, "no agent answers at http://127.0.0.1:1: is it running? --server names another address"},
-		{silent.URL, commands.ExitUnreachable, "no agent answers"},
-		{refuses(http.StatusUnauthorized, "who are you?"), commands.ExitFailed, "401 Unauthorized: who are you? (--token-file names the file with its token)"},
+		{"http://127.0.0.1:1", commands.ExitUnreachable, "no agent responds at http://127.0.0.1:1: check that it is running, or set --server to its address"},
+		{silent.URL, commands.ExitUnreachable, "no agent responds"},
+		{refuses(http.StatusUnauthorized, "who are you?"), commands.ExitFailed, "401 Unauthorized: who are you? (set --token-file to the file with its token)"},
 		{refuses(http.StatusServiceUnavailable, ""), commands.ExitFailed, "503 Service Unavailable"},
-		{refuses(http.StatusOK, "<html>"), commands.ExitFailed, "that is no answer of this agent"},
+		{refuses(http.StatusOK, "<html>"), commands.ExitFailed, "unexpected response"},
 		{"example.com", commands.ExitUsage, "want http://HOST:PORT"},
 		{"http://x/path", commands.ExitUsage, "want http://HOST:PORT"},
 	} {
@@ -124,7 +124,7 @@ func TestUnreachableAgents(t *testing.T) {
 	}
 }
 
-func TestTop_UnknownCPUIsNoZero(t *testing.T) {
+func TestTop_UnknownCPUIsNotShownAsZero(t *testing.T) {
 	server := serveAgent(t, func() api.Status {
 		s := agentStatus()
 		s.Pods = s.Pods[:2]
@@ -140,7 +140,7 @@ func TestTop_UnknownCPUIsNoZero(t *testing.T) {
 	}
 }
 
-func TestTopRepaintsUntilItIsStopped(t *testing.T) {
+func TestTop_RefreshesUntilItIsStopped(t *testing.T) {
 	var restarts atomic.Int32
 	server := serveAgent(t, func() api.Status {
 		s := agentStatus()
@@ -161,7 +161,7 @@ func TestTopRepaintsUntilItIsStopped(t *testing.T) {
 	}()
 	frames := bufio.NewReader(r)
 	frame := func() string {
-		text, err := frames.ReadString('J') // of the end of a frame
+		text, err := frames.ReadString('J') // the last byte of a frame
 		require.NoError(t, err)
 		return text
 	}
@@ -182,7 +182,7 @@ func TestTopRepaintsUntilItIsStopped(t *testing.T) {
 	require.Equal(t, commands.ExitOK, <-code)
 }
 
-func TestTopWaitsForAnAgentThatIsAway(t *testing.T) {
+func TestTop_WaitsForAnAgentThatDoesNotAnswer(t *testing.T) {
 	var broken atomic.Bool
 	good := agentStatus()
 	data, err := jsonOf(good)
@@ -216,7 +216,7 @@ func TestTopWaitsForAnAgentThatIsAway(t *testing.T) {
 		text, err := frames.ReadString('J')
 		require.NoError(t, err)
 		require.Equal(t, want, strings.Contains(text, "out of order"), i)
-		require.Equal(t, 1, strings.Count(text, "default/web-node1"), "what was said last stays")
+		require.Equal(t, 1, strings.Count(text, "default/web-node1"), "the last answer is still shown")
 	}
 	cancel()
 	_, err = io.ReadAll(frames)
@@ -224,7 +224,7 @@ func TestTopWaitsForAnAgentThatIsAway(t *testing.T) {
 	require.Equal(t, commands.ExitOK, <-code)
 }
 
-func TestWatchingEventsEndsWithTheAgent(t *testing.T) {
+func TestEvents_WatchEndsWithTheAgent(t *testing.T) {
 	server := serveAgent(t, agentStatus)
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, commands.ExitUnreachable, program(server, &stdout, &stderr).Main(t.Context(), []string{"events", "-w", "-o", "json"}))
@@ -239,7 +239,7 @@ func TestWatchingEventsEndsWithTheAgent(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(stream.Close)
-	require.Equal(t, commands.ExitOK, program(stream.URL, io.Discard, io.Discard).Main(ctx, []string{"events", "-w"}), "somebody has seen enough")
+	require.Equal(t, commands.ExitOK, program(stream.URL, io.Discard, io.Discard).Main(ctx, []string{"events", "-w"}), "interrupted by the user")
 }
 
 func TestConfigValidate(t *testing.T) {
@@ -253,7 +253,7 @@ func TestConfigValidate(t *testing.T) {
 	p := program("", &stdout, &stderr)
 	good := write("good.yaml", "maxPods: 3\nfailSwapOn: true\n")
 	require.Equal(t, commands.ExitOK, p.Main(t.Context(), []string{"config", "validate", good}))
-	require.Equal(t, good+": line 4: failSwapOn: ignored: the machine is taken as it is\n"+good+" can be used\n", stdout.String())
+	require.Equal(t, good+": line 4: failSwapOn: ignored: the agent does not check or change these kernel settings\n"+good+" is valid\n", stdout.String())
 	require.Empty(t, stderr.String())
 
 	bad := write("bad.yaml", "maxPods: x\nfailSwapOff: true\n")
@@ -261,7 +261,7 @@ func TestConfigValidate(t *testing.T) {
 	require.Equal(t, "minimal-agent: "+bad+": line 3: maxPods: want a whole number, got \"x\"\n  "+bad+": line 4: failSwapOff: unknown field\n", stderr.String())
 }
 
-func TestTokenIsReadFromItsFile(t *testing.T) {
+func TestToken_IsReadFromItsFile(t *testing.T) {
 	data, err := jsonOf(agentStatus())
 	require.NoError(t, err)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -280,13 +280,13 @@ func TestTokenIsReadFromItsFile(t *testing.T) {
 	p := program(server.URL, io.Discard, &stderr)
 	require.Equal(t, commands.ExitOK, p.Main(t.Context(), []string{"status", "--token-file", token, "--ca-file", ca}), &stderr)
 	require.Equal(t, commands.ExitFailed, p.Main(t.Context(), []string{"status", "--ca-file", ca}))
-	require.Equal(t, commands.ExitUnreachable, p.Main(t.Context(), []string{"status", "--token-file", token}), "nobody vouches for it")
+	require.Equal(t, commands.ExitUnreachable, p.Main(t.Context(), []string{"status", "--token-file", token}), "its certificate is not trusted")
 	require.Equal(t, commands.ExitUsage, p.Main(t.Context(), []string{"status", "--ca-file", token}))
 	require.Equal(t, commands.ExitUsage, p.Main(t.Context(), []string{"status", "--server", "http://example.com:1", "--token-file", token}))
-	require.Contains(t, stderr.String(), "a token goes over https only")
+	require.Contains(t, stderr.String(), "a token is only sent over https")
 }
 
-func TestProblemsOfManifestsAreToldOnce(t *testing.T) {
+func TestStatus_PrintsProblemsWithManifestsOnce(t *testing.T) {
 	server := serveAgent(t, func() api.Status {
 		s := agentStatus()
 		s.Problems = []string{"a.yaml: bad", "b.yaml: worse"}

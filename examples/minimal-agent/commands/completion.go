@@ -11,16 +11,16 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// completeCommand is what the shells' scripts call: its arguments are the words so
-// far, the last one unfinished, and what it prints are those that fit.
+// completeCommand is the command that the shell scripts call. Its arguments are the words of the
+// command line up to the cursor; it prints the candidates for the last one.
 const completeCommand = "__complete"
 
-// completionTimeout bounds how long a shell waits for the names of pods.
+// completionTimeout limits how long a shell waits for the names of pods.
 const completionTimeout = time.Second
 
 func (p Program) completion() command {
 	return command{
-		name: "completion", args: "bash | zsh | fish", does: "a script that completes words in a shell",
+		name: "completion", args: "bash | zsh | fish", summary: "print a completion script for a shell",
 		complete: func(_ context.Context, args []string) []string {
 			if len(args) == 0 {
 				return []string{"bash", "zsh", "fish"}
@@ -33,7 +33,7 @@ func (p Program) completion() command {
 				script = scripts()[args[0]]
 			}
 			if script == "" {
-				return usagef("want completion bash, zsh or fish: for example source <(%s completion bash)", p.Name)
+				return usagef("completion requires bash, zsh or fish, as in: source <(%s completion bash)", p.Name)
 			}
 			function := strings.ReplaceAll(p.Name, "-", "_")
 			_, err := strings.NewReplacer("NAME", p.Name, "FUNCTION", function, "COMPLETE", completeCommand).WriteString(p.Stdout, script)
@@ -68,7 +68,7 @@ complete -c NAME -a '(__FUNCTION)'
 	}
 }
 
-// candidates are all that the unfinished word may become.
+// candidates returns the completions of the last of words.
 func (p Program) candidates(ctx context.Context, words []string) []string {
 	word := ""
 	if len(words) > 0 {
@@ -86,14 +86,14 @@ func (p Program) candidates(ctx context.Context, words []string) []string {
 	default:
 		all = p.candidatesOf(ctx, words[0], words[1:], word)
 	}
-	var fit []string
+	var matching []string
 	for _, c := range all {
 		if strings.HasPrefix(c, word) {
-			fit = append(fit, c)
+			matching = append(matching, c)
 		}
 	}
-	slices.Sort(fit)
-	return fit
+	slices.Sort(matching)
+	return matching
 }
 
 func (p Program) candidatesOf(ctx context.Context, name string, before []string, word string) (all []string) {
@@ -104,7 +104,7 @@ func (p Program) candidatesOf(ctx context.Context, name string, before []string,
 		flags := c.flagSet()
 		rest, err := parseMixed(flags, before)
 		switch {
-		case err != nil: // the word is a flag's value
+		case err != nil: // the word is the value of a flag
 			return nil
 		case strings.HasPrefix(word, "-"):
 			flags.VisitAll(func(f *flag.Flag) { all = append(all, dashed(f.Name)) })
@@ -115,7 +115,7 @@ func (p Program) candidatesOf(ctx context.Context, name string, before []string,
 	return all
 }
 
-// dashed is a flag as people write it.
+// dashed returns a flag's name with one or two leading dashes.
 func dashed(name string) string {
 	if len(name) == 1 {
 		return "-" + name
@@ -123,7 +123,7 @@ func dashed(name string) string {
 	return "--" + name
 }
 
-// completePods completes the first argument with the names of the pods.
+// completePods returns a function that completes the first argument with the names of pods.
 func (p Program) completePods(conn *connection) func(context.Context, []string) []string {
 	return func(ctx context.Context, args []string) []string {
 		if len(args) > 0 {
@@ -149,7 +149,7 @@ func (p Program) completePods(conn *connection) func(context.Context, []string) 
 }
 
 func (p Program) version() command {
-	return command{name: "version", does: "which one this is", run: func(_ context.Context, args []string) error {
+	return command{name: "version", summary: "print the version", run: func(_ context.Context, args []string) error {
 		if err := noArguments(args); err != nil {
 			return err
 		}

@@ -51,9 +51,9 @@ func TestCompletion(t *testing.T) {
 	require.Contains(t, stdout.String(), "status\n")
 }
 
-// TestBashCompletes has a shell source the script and complete a word: the words
-// before it reach the program as they are, and what it prints becomes the choice.
-func TestBashCompletes(t *testing.T) {
+// TestCompletion_InBash sources the script in a shell and completes a word: the program gets the
+// previous words unchanged, and its output becomes the candidates.
+func TestCompletion_InBash(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	fake := "#!/bin/sh\nprintf '%s|' \"$@\" >&2\nprintf '<%s>\\n' \"$@\"\n"

@@ -10,7 +10,7 @@ import (
 
 func (p Program) config() command {
 	return command{
-		name: "config", args: "validate FILE | dump [FLAGS OF run]", does: "what is wrong with a configuration, or all of it",
+		name: "config", args: "validate FILE | dump [FLAGS OF run]", summary: "check a configuration file, or print the configuration that run would use",
 		raw: true,
 		complete: func(_ context.Context, args []string) []string {
 			if len(args) == 0 {
@@ -30,12 +30,12 @@ func (p Program) config() command {
 				_, err = p.Stdout.Write(text)
 				return err
 			}
-			return usagef("want config validate FILE, or config dump with the flags of run")
+			return usagef("config requires validate FILE, or dump with the flags of run")
 		},
 	}
 }
 
-// validate says what is wrong with a file, and what is to be known of it.
+// validate checks a configuration file and prints the notes about it.
 func (p Program) validate(file string) error {
 	f, err := kubeletconfig.Load(file)
 	if err != nil {
@@ -44,6 +44,6 @@ func (p Program) validate(file string) error {
 	for _, note := range f.Notes {
 		fmt.Fprintln(p.Stdout, printable.Line(fmt.Sprintf("%s: %v", file, note)))
 	}
-	fmt.Fprintln(p.Stdout, printable.Line(file+" can be used"))
+	fmt.Fprintln(p.Stdout, printable.Line(file+" is valid"))
 	return nil
 }

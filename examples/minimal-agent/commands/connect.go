@@ -13,10 +13,10 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// serverVariable is the environment's word for --server.
+// serverVariable is the environment variable with the default of --server.
 const serverVariable = "MINIMAL_AGENT_SERVER"
 
-// connection is the flags of every command that asks an agent.
+// connection has the flags of every command that queries an agent.
 type connection struct{ cfg api.ClientConfig }
 
 func (c *connection) register(p Program, flags *flag.FlagSet) {
@@ -24,9 +24,9 @@ func (c *connection) register(p Program, flags *flag.FlagSet) {
 	if server == "" {
 		server = api.DefaultServer
 	}
-	flags.StringVar(&c.cfg.Server, "server", server, "address of the agent; the default may be in "+serverVariable)
-	flags.StringVar(&c.cfg.TokenFile, "token-file", "", "file of the token that the agent wants")
-	flags.StringVar(&c.cfg.CAFile, "ca-file", "", "file of the certificates that the agent's is checked with (default: the system's)")
+	flags.StringVar(&c.cfg.Server, "server", server, "URL of the agent; its default can be set in the environment variable "+serverVariable)
+	flags.StringVar(&c.cfg.TokenFile, "token-file", "", "file with the token that the agent requires")
+	flags.StringVar(&c.cfg.CAFile, "ca-file", "", "file with the CA certificates that verify the agent's certificate (default: the system's)")
 }
 
 func (c *connection) open() (*api.Client, error) {
@@ -34,7 +34,7 @@ func (c *connection) open() (*api.Client, error) {
 	return client, Usage(err)
 }
 
-// Formats of output.
+// Output formats.
 const (
 	formatTable = ""
 	formatWide  = "wide"
@@ -46,25 +46,25 @@ const (
 type output string
 
 func (o *output) register(flags *flag.FlagSet, formats ...string) {
-	flags.Func("o", "`format` of the output: "+strings.Join(formats, ", ")+" (default: a table)", func(text string) error {
+	flags.Func("o", "output `format`: "+strings.Join(formats, ", ")+" (default: a table)", func(text string) error {
 		if !slices.Contains(formats, text) {
-			return fmt.Errorf("want %s", strings.Join(formats, " or "))
+			return fmt.Errorf("must be %s", strings.Join(formats, " or "))
 		}
 		*o = output(text)
 		return nil
 	})
 }
 
-// data says whether the answer itself is wanted.
+// data reports whether the format prints the agent's answer itself, without a table.
 func (o output) data() bool { return o == formatJSON || o == formatYAML }
 
-// printText prints lines that others have written.
+// printText prints a text from the agent, with control characters replaced by spaces.
 func (p Program) printText(text string) error {
 	_, err := fmt.Fprintln(p.Stdout, printable.Lines(strings.TrimSuffix(text, "\n"), ""))
 	return err
 }
 
-// print prints the answer itself.
+// print prints the agent's answer as JSON or YAML.
 func (p Program) print(o output, answer any) error {
 	var text []byte
 	var err error

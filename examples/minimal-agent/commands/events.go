@@ -20,11 +20,11 @@ func (p Program) events() command {
 	var format output
 	var q api.EventsQuery
 	return command{
-		name: "events", args: "[POD]", does: "what has happened, and with -w what does",
+		name: "events", args: "[POD]", summary: "list events; -w also prints new ones as they occur",
 		flags: func(f *flag.FlagSet) {
 			conn.register(p, f)
 			format.register(f, formatJSON, formatYAML)
-			f.BoolVar(&q.Watch, "w", false, "go on with those that come")
+			f.BoolVar(&q.Watch, "w", false, "watch: also print new events as they occur, until interrupted")
 		},
 		complete: p.completePods(&conn),
 		run: func(ctx context.Context, args []string) error {
@@ -36,31 +36,31 @@ func (p Program) events() command {
 				return err
 			}
 			defer client.Close()
-			about := func(api.Event) bool { return true }
+			matches := func(api.Event) bool { return true }
 			if len(args) > 0 {
 				pod, err := find(ctx, client, args[0])
 				if err != nil {
 					return err
 				}
-				about = func(e api.Event) bool {
+				matches = func(e api.Event) bool {
 					return e.Kind == "Pod" && e.Namespace == pod.Namespace && e.Name == pod.Name
 				}
 			}
 			if q.Watch {
-				return p.watchEvents(ctx, client, q, format, about)
+				return p.watchEvents(ctx, client, q, format, matches)
 			}
-			return p.listEvents(ctx, client, q, format, about)
+			return p.listEvents(ctx, client, q, format, matches)
 		},
 	}
 }
 
-func (p Program) listEvents(ctx context.Context, client *api.Client, q api.EventsQuery, format output, about func(api.Event) bool) error {
+func (p Program) listEvents(ctx context.Context, client *api.Client, q api.EventsQuery, format output, matches func(api.Event) bool) error {
 	all := []api.Event{}
 	for e, err := range client.Events(ctx, q) {
 		if err != nil {
 			return err
 		}
-		if about(e) {
+		if matches(e) {
 			all = append(all, e)
 		}
 	}
@@ -71,18 +71,18 @@ func (p Program) listEvents(ctx context.Context, client *api.Client, q api.Event
 		fmt.Fprintln(p.Stderr, "no events")
 		return nil
 	}
-	eventTable(p.Stdout, p.look(), p.Clock.Now(), all)
+	eventTable(p.Stdout, p.style(), p.Clock.Now(), all)
 	return nil
 }
 
-// watchEvents prints each event when it comes: as a line, of JSON too.
-func (p Program) watchEvents(ctx context.Context, client *api.Client, q api.EventsQuery, format output, about func(api.Event) bool) error {
-	l := p.look()
+// watchEvents prints each event when it arrives, on one line unless the format is YAML.
+func (p Program) watchEvents(ctx context.Context, client *api.Client, q api.EventsQuery, format output, matches func(api.Event) bool) error {
+	l := p.style()
 	for e, err := range client.Events(ctx, q) {
 		if err != nil {
 			return err
 		}
-		if !about(e) {
+		if !matches(e) {
 			continue
 		}
 		switch format {
@@ -102,7 +102,7 @@ func (p Program) watchEvents(ctx context.Context, client *api.Client, q api.Even
 	return nil
 }
 
-func eventTable(out io.Writer, l look, now time.Time, all []api.Event) {
+func eventTable(out io.Writer, l style, now time.Time, all []api.Event) {
 	t := newTable(out, l)
 	t.row(bold, "LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 	for _, e := range all {

@@ -14,7 +14,7 @@ func (p Program) explain() command {
 	var conn connection
 	var format output
 	return command{
-		name: "explain", args: "POD", does: "why a pod is as it is, and what comes next",
+		name: "explain", args: "POD", summary: "explain why a pod is in its state, and what happens next",
 		flags: func(f *flag.FlagSet) {
 			conn.register(p, f)
 			format.register(f, formatJSON, formatYAML)
@@ -22,7 +22,7 @@ func (p Program) explain() command {
 		complete: p.completePods(&conn),
 		run: func(ctx context.Context, args []string) error {
 			if len(args) != 1 {
-				return usagef("explain wants one pod: %s explain POD", p.Name)
+				return usagef("explain requires exactly one pod: %s explain POD", p.Name)
 			}
 			client, err := conn.open()
 			if err != nil {
@@ -41,17 +41,17 @@ func (p Program) explain() command {
 				if !strings.HasPrefix(line, " ") && strings.HasSuffix(line, ":\n") {
 					c = bold
 				}
-				fmt.Fprintln(p.Stdout, p.look().line(c, line))
+				fmt.Fprintln(p.Stdout, p.style().line(c, line))
 			}
 			return nil
 		},
 	}
 }
 
-// explainPod asks about the pod that is meant, even if there is none: its manifest may
-// be why.
-func explainPod(ctx context.Context, client *api.Client, meant string) (api.Explanation, error) {
-	pod, err := find(ctx, client, meant)
+// explainPod returns the explanation of the pod that matches arg. If no pod matches, it returns
+// that of the pod's manifest, which may have an error.
+func explainPod(ctx context.Context, client *api.Client, arg string) (api.Explanation, error) {
+	pod, err := find(ctx, client, arg)
 	if missing, ok := errors.AsType[*noPodError](err); ok {
 		if e, err := client.Explain(ctx, missing.namespace, missing.name); err == nil {
 			return e, nil

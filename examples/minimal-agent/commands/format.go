@@ -14,7 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// colour is how a line looks on a terminal.
+// colour is the SGR parameter of a line on a terminal.
 type colour string
 
 const (
@@ -25,27 +25,27 @@ const (
 	dim    colour = "2"
 )
 
-// look is how lines may be.
-type look struct {
+// style is how lines are printed.
+type style struct {
 	colours bool
-	width   int // they are cut to; 0: not at all
+	width   int // maximum length of a line; 0 means no limit
 }
 
-// look is that of lists: as wide as they are.
-func (p Program) look() look {
+// style returns the style of lists, whose lines are not cut.
+func (p Program) style() style {
 	_, _, terminal := p.terminal()
-	return look{colours: terminal && p.getenv("NO_COLOR") == ""}
+	return style{colours: terminal && p.getenv("NO_COLOR") == ""}
 }
 
-// screenLook is that of what is to fit on a screen.
-func (p Program) screenLook() look {
-	l := p.look()
+// screenStyle returns the style of texts that must fit on the terminal.
+func (p Program) screenStyle() style {
+	l := p.style()
 	l.width, _, _ = p.terminal()
 	return l
 }
 
-// line is text as one.
-func (l look) line(c colour, text string) string {
+// line returns text as one line, cut to the width and coloured.
+func (l style) line(c colour, text string) string {
 	text = strings.TrimRight(printable.Line(text), " ")
 	if runes := []rune(text); l.width > 0 && len(runes) > l.width {
 		text = strings.TrimRight(string(runes[:l.width]), " ")
@@ -53,24 +53,24 @@ func (l look) line(c colour, text string) string {
 	return l.paint(c, text)
 }
 
-func (l look) paint(c colour, text string) string {
+func (l style) paint(c colour, text string) string {
 	if !l.colours || c == plain || text == "" {
 		return text
 	}
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
 }
 
-// table aligns columns and colours whole lines, which changes no width.
+// table aligns columns. It colours whole lines, so that escape sequences do not affect the widths.
 type table struct {
 	out     io.Writer
-	look    look
+	style   style
 	text    bytes.Buffer
 	tabs    *tabwriter.Writer
 	colours []colour
 }
 
-func newTable(out io.Writer, l look) *table {
-	t := &table{out: out, look: l}
+func newTable(out io.Writer, l style) *table {
+	t := &table{out: out, style: l}
 	t.tabs = tabwriter.NewWriter(&t.text, 0, 8, 2, ' ', 0)
 	return t
 }
@@ -85,16 +85,16 @@ func (t *table) row(c colour, cells ...string) {
 
 // flush prints the rows.
 func (t *table) flush() {
-	_ = t.tabs.Flush() // into memory
+	_ = t.tabs.Flush() // writes to memory, and can't fail
 	lines := strings.Split(strings.TrimSuffix(t.text.String(), "\n"), "\n")
 	for i, c := range t.colours {
-		fmt.Fprintln(t.out, t.look.line(c, lines[i]))
+		fmt.Fprintln(t.out, t.style.line(c, lines[i]))
 	}
 	t.text.Reset()
 	t.colours = nil
 }
 
-// age is how long ago t was, as kubectl says it.
+// age returns the time since t in the format of kubectl, or - if t is nil or zero.
 func age(now time.Time, t *time.Time) string {
 	if t == nil || t.IsZero() {
 		return "-"
@@ -102,7 +102,7 @@ func age(now time.Time, t *time.Time) string {
 	return duration.HumanDuration(now.Sub(*t))
 }
 
-// amount is a figure of a signal in a few characters.
+// amount returns a value of an eviction signal, in bytes or as a count, in a short form.
 func amount(signal string, n int64) string {
 	if strings.HasPrefix(signal, "pid.") || strings.HasSuffix(signal, "inodesFree") {
 		return count(n)
@@ -129,11 +129,11 @@ func scaled(n, step float64, units []string) string {
 	return fmt.Sprintf("%.1f%s", n, units[unit])
 }
 
-// cores is processor time in the kubelet's unit.
+// cores returns CPU usage in millicores.
 func cores(n float64) string { return fmt.Sprintf("%.0fm", n*1000) }
 
-// bar shows how much of a signal is used, and where eviction begins:
-// [#####-----|--].
+// bar returns a bar that shows how much of a signal's capacity is used, and its eviction
+// thresholds: [#####-----|--]. A signal that has not been measured has question marks.
 func bar(s api.Signal, width int) string {
 	if s.Capacity <= 0 || s.Time == nil {
 		return "[" + strings.Repeat("?", width) + "]"
@@ -149,8 +149,8 @@ func bar(s api.Signal, width int) string {
 	return "[" + string(cells) + "]"
 }
 
-// pressure is the colour of a signal: red where a threshold is crossed, yellow where
-// half as much more would be.
+// pressure returns the colour of a signal: red if a threshold is crossed, yellow if less than 1.5
+// times a threshold is available.
 func pressure(s api.Signal) colour {
 	c := plain
 	for _, t := range s.Thresholds {
@@ -164,8 +164,8 @@ func pressure(s api.Signal) colour {
 	return c
 }
 
-// many is a number of things.
-func many(n int, thing string) string {
+// plural returns a number and a noun.
+func plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}

@@ -50,7 +50,7 @@ func hostileAgent(t *testing.T) string {
 	return server.URL
 }
 
-func TestHostileTextBeginsNoLineOfACommand(t *testing.T) {
+func TestCommands_HostileTextForgesNoLine(t *testing.T) {
 	server := hostileAgent(t)
 	for _, command := range []string{
 		"status", "status -o wide", "top --once", "pods", "pods -o wide", "events", "events -w", "explain other", "gc --dry-run",

@@ -10,21 +10,21 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// pick finds the pod that is meant by NAME or NAMESPACE/NAME: the one of that name,
-// else the one whose manifest has it, else the only one that begins so.
-func pick(status api.Status, meant string) (api.Pod, error) {
-	namespace, name, ok := strings.Cut(meant, "/")
+// pick returns the pod that arg (NAME or NAMESPACE/NAME) matches: the pod of that name, else the
+// static pod whose manifest has that name, else the only pod whose name has that prefix.
+func pick(status api.Status, arg string) (api.Pod, error) {
+	namespace, name, ok := strings.Cut(arg, "/")
 	if !ok {
-		namespace, name = "", meant
+		namespace, name = "", arg
 	}
-	for _, fits := range []func(string) bool{
+	for _, matches := range []func(string) bool{
 		func(have string) bool { return have == name },
 		func(have string) bool { return have == name+"-"+status.Node.Name },
 		func(have string) bool { return name != "" && strings.HasPrefix(have, name) },
 	} {
 		var found []api.Pod
 		for _, p := range status.Pods {
-			if fits(p.Name) && (namespace == "" || namespace == p.Namespace) {
+			if matches(p.Name) && (namespace == "" || namespace == p.Namespace) {
 				found = append(found, p)
 			}
 		}
@@ -33,20 +33,21 @@ func pick(status api.Status, meant string) (api.Pod, error) {
 		case 1:
 			return found[0], nil
 		default:
-			return api.Pod{}, Usage(fmt.Errorf("%q may be any of %s", meant, strings.Join(names(found), ", ")))
+			return api.Pod{}, Usage(fmt.Errorf("%q is ambiguous: it matches %s", arg, strings.Join(names(found), ", ")))
 		}
 	}
-	there := "none at all"
+	have := "the agent has no pods"
 	if len(status.Pods) > 0 {
-		there = strings.Join(names(status.Pods), ", ")
+		have = "the agent has " + strings.Join(names(status.Pods), ", ")
 	}
 	if len(status.Problems) > 0 {
-		there += fmt.Sprintf("; status tells %s of manifests", many(len(status.Problems), "problem"))
+		have += fmt.Sprintf("; the command status lists %s with manifests", plural(len(status.Problems), "problem"))
 	}
-	return api.Pod{}, &noPodError{namespace: cmp.Or(namespace, "default"), name: name, text: fmt.Sprintf("there is no pod %q: there are %s", meant, there)}
+	return api.Pod{}, &noPodError{namespace: cmp.Or(namespace, "default"), name: name, text: fmt.Sprintf("pod %q not found: %s", arg, have)}
 }
 
-// noPodError says that no pod is meant by a name, and what would be its whole name.
+// noPodError is returned if no pod matches an argument. It has the namespace and name that the
+// argument stands for.
 type noPodError struct{ namespace, name, text string }
 
 func (e *noPodError) Error() string { return e.text }
@@ -61,11 +62,11 @@ func names(pods []api.Pod) []string {
 
 func fullName(p api.Pod) string { return p.Namespace + "/" + p.Name }
 
-// find asks the agent for the pod that is meant.
-func find(ctx context.Context, client *api.Client, meant string) (api.Pod, error) {
+// find queries the agent for the pod that arg matches.
+func find(ctx context.Context, client *api.Client, arg string) (api.Pod, error) {
 	status, err := client.Status(ctx)
 	if err != nil {
 		return api.Pod{}, err
 	}
-	return pick(status, meant)
+	return pick(status, arg)
 }

@@ -9,32 +9,32 @@ import (
 )
 
 func (p Program) evict() command {
-	return p.plan("evict", "what would be evicted now", "evicts pods by itself when the node runs short", (*api.Client).EvictionPlan)
+	return p.plan("evict", "show which pods would be evicted now, and why", "evicts pods by itself when the node runs short of a resource", (*api.Client).EvictionPlan)
 }
 
 func (p Program) gc() command {
-	return p.plan("gc", "what containers and images would be removed now", "removes what is not used by itself when the disk fills", (*api.Client).GCPlan)
+	return p.plan("gc", "show which containers and images would be deleted now, and why", "deletes unused containers and images by itself", (*api.Client).GCPlan)
 }
 
-// plan is a command that only ever looks: the agent does the thing itself, when it has
-// to.
-func (p Program) plan(name, does, itself string, ask func(*api.Client, context.Context, api.Form) ([]byte, error)) command {
+// plan returns a command that shows what the agent would do now, and does nothing. itself completes
+// the sentence "the agent ..." for users who leave out --dry-run.
+func (p Program) plan(name, summary, itself string, ask func(*api.Client, context.Context, api.Form) ([]byte, error)) command {
 	var conn connection
 	var format output
 	dryRun := false
 	return command{
-		name: name, args: "--dry-run", does: does,
+		name: name, args: "--dry-run", summary: summary,
 		flags: func(f *flag.FlagSet) {
 			conn.register(p, f)
 			format.register(f, formatJSON, formatYAML)
-			f.BoolVar(&dryRun, "dry-run", false, "required: nothing is done")
+			f.BoolVar(&dryRun, "dry-run", false, "required: the command shows what would be done, and does nothing")
 		},
 		run: func(ctx context.Context, args []string) error {
 			if err := noArguments(args); err != nil {
 				return err
 			}
 			if !dryRun {
-				return usagef("there is only %s --dry-run: the agent %s", name, itself)
+				return usagef("%s requires --dry-run: the agent %s", name, itself)
 			}
 			client, err := conn.open()
 			if err != nil {

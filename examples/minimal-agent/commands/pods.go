@@ -16,7 +16,7 @@ func (p Program) pods() command {
 	var conn connection
 	var format output
 	return command{
-		name: "pods", args: "[POD]", does: "pods and how they are",
+		name: "pods", args: "[POD]", summary: "list pods",
 		flags: func(f *flag.FlagSet) {
 			conn.register(p, f)
 			format.register(f, formatJSON, formatYAML, formatWide)
@@ -50,13 +50,13 @@ func (p Program) pods() command {
 				fmt.Fprintln(p.Stderr, "no pods")
 				return nil
 			}
-			podTable(p.Stdout, p.look(), status, shown, format == formatWide)
+			podTable(p.Stdout, p.style(), status, shown, format == formatWide)
 			return nil
 		},
 	}
 }
 
-// printPods prints the whole pods as the kubelet has them.
+// printPods prints a PodList, or the pod that args[0] matches, as JSON or YAML.
 func (p Program) printPods(ctx context.Context, client *api.Client, format output, args []string) error {
 	list, err := client.Pods(ctx)
 	if err != nil || len(args) == 0 {
@@ -72,7 +72,7 @@ func (p Program) printPods(ctx context.Context, client *api.Client, format outpu
 			return p.print(format, pod)
 		}
 	}
-	return fmt.Errorf("pod %s is on its way out", printable.Line(fullName(found)))
+	return fmt.Errorf("pod %s is no longer defined: the agent is removing it", printable.Line(fullName(found)))
 }
 
 func joinPrint(err error, print func() error) error {
@@ -82,7 +82,7 @@ func joinPrint(err error, print func() error) error {
 	return print()
 }
 
-func podTable(out io.Writer, l look, s api.Status, pods []api.Pod, wide bool) {
+func podTable(out io.Writer, l style, s api.Status, pods []api.Pod, wide bool) {
 	t := newTable(out, l)
 	header := []string{"NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE"}
 	if wide {
@@ -104,7 +104,7 @@ func podTable(out io.Writer, l look, s api.Status, pods []api.Pod, wide bool) {
 
 func podColour(p api.Pod) colour {
 	switch {
-	case settled(p):
+	case isHealthy(p):
 		return plain
 	case p.Phase == corev1.PodFailed:
 		return red

@@ -14,7 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// What Main returns.
+// Exit codes that Main returns.
 const (
 	ExitOK          = 0
 	ExitFailed      = 1
@@ -22,31 +22,32 @@ const (
 	ExitUnreachable = 3 // no agent answers
 )
 
-// Program is the process that the commands run in. All fields but Getenv and
-// Terminal are required.
+// Program has what the commands need of the process. All fields except Getenv and Terminal are
+// required.
 type Program struct {
 	Name, Version  string
 	Stdout, Stderr io.Writer
 	Clock          clock.WithTicker
-	// Getenv reads the environment. Default: it is empty.
+	// Getenv returns an environment variable. Default: all are empty.
 	Getenv func(string) string
-	// Terminal returns the size of the terminal that Stdout is, and whether it is
-	// one. Default: it is none.
+	// Terminal returns the size of the terminal that Stdout writes to. ok is false if Stdout is
+	// not a terminal. Default: not a terminal.
 	Terminal func() (width, height int, ok bool)
-	// Run is the agent. Its errors that are [Usage] mean [ExitUsage].
+	// Run runs the agent until ctx is done. Errors that are marked by [Usage] cause [ExitUsage].
 	Run func(ctx context.Context, args []string) error
-	// RunFlags are the names of its flags.
+	// RunFlags returns the names of Run's flags.
 	RunFlags func() []string
-	// Dump returns the configuration that Run would have with these arguments.
+	// Dump returns the configuration that Run would use with args.
 	Dump func(args []string) ([]byte, error)
 }
 
-// usageError is the caller's mistake.
+// usageError is an error in the arguments.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// Usage marks err as one of wrong arguments. Nil stays nil.
+// Usage marks err as an error in the arguments, which causes [ExitUsage]. It returns nil if err
+// is nil.
 func Usage(err error) error {
 	if err == nil {
 		return nil
@@ -56,21 +57,21 @@ func Usage(err error) error {
 
 func usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, args...)) }
 
-// command is one of the program's.
+// command is a command of the program.
 type command struct {
-	name string
-	args string // what may follow, for people
-	does string // in a few words
-	// flags registers them. Nil: there are none.
+	name    string
+	args    string // the arguments, as shown in the help
+	summary string // the one-line help
+	// flags defines the command's flags. Nil means none.
 	flags func(*flag.FlagSet)
-	// complete says what may come next, after these arguments. Nil: nothing known.
+	// complete returns the candidates for the argument after args. Nil means none.
 	complete func(ctx context.Context, args []string) []string
 	run      func(ctx context.Context, args []string) error
-	// raw leaves all arguments to run, flags too.
+	// raw passes all arguments to run, including flags.
 	raw bool
 }
 
-// Main runs the command of args and returns the process's exit code.
+// Main runs the command in args and returns the exit code for the process.
 func (p Program) Main(ctx context.Context, args []string) int {
 	err := p.dispatch(ctx, args)
 	if err == nil || errors.Is(err, flag.ErrHelp) {
@@ -106,19 +107,19 @@ func (p Program) dispatch(ctx context.Context, args []string) error {
 			return p.invoke(ctx, c, args[1:])
 		}
 	}
-	return usagef("there is no command %q: %s help lists them", args[0], p.Name)
+	return usagef("unknown command %q: %s help lists the commands", args[0], p.Name)
 }
 
 func (p Program) invoke(ctx context.Context, c command, args []string) error {
-	asksHelp := len(args) == 1 && strings.TrimLeft(args[0], "-") == "help"
-	if c.raw && !asksHelp {
+	wantsHelp := len(args) == 1 && strings.TrimLeft(args[0], "-") == "help"
+	if c.raw && !wantsHelp {
 		return c.run(ctx, args)
 	}
 	flags := c.flagSet()
 	rest, err := parseMixed(flags, args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintf(p.Stdout, "%s %s: %s\n", p.Name, strings.TrimSpace(c.name+" "+c.args), c.does)
+		fmt.Fprintf(p.Stdout, "%s %s: %s\n", p.Name, strings.TrimSpace(c.name+" "+c.args), c.summary)
 		flags.SetOutput(p.Stdout)
 		flags.PrintDefaults()
 		return err
@@ -130,15 +131,15 @@ func (p Program) invoke(ctx context.Context, c command, args []string) error {
 
 func (c command) flagSet() *flag.FlagSet {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // errors are said once, by Main
+	flags.SetOutput(io.Discard) // Main prints the error
 	if c.flags != nil {
 		c.flags(flags)
 	}
 	return flags
 }
 
-// parseMixed parses flags wherever they are, and returns the other arguments. What
-// is behind -- is no flag.
+// parseMixed parses flags before, between and after other arguments, and returns the other
+// arguments. Arguments after -- are not flags.
 func parseMixed(flags *flag.FlagSet, args []string) (rest []string, err error) {
 	for {
 		if err := flags.Parse(args); err != nil {
@@ -153,7 +154,7 @@ func parseMixed(flags *flag.FlagSet, args []string) (rest []string, err error) {
 	}
 }
 
-// commands are all but run, in the order of help.
+// commands returns all commands except run, in the order of the help text.
 func (p Program) commands() []command {
 	return []command{
 		p.status(), p.top(), p.pods(), p.logs(), p.events(), p.explain(),
@@ -162,14 +163,14 @@ func (p Program) commands() []command {
 }
 
 func (p Program) help() {
-	fmt.Fprintf(p.Stdout, "%s is a node agent, and asks one that runs.\n\n", p.Name)
-	t := newTable(p.Stdout, look{})
-	t.row(plain, "  run", "the agent itself, also without a command (run --help lists its flags)")
+	fmt.Fprintf(p.Stdout, "%s runs a node agent, or queries a running one.\n\n", p.Name)
+	t := newTable(p.Stdout, style{})
+	t.row(plain, "  run", "run the agent; this is the default without a command (run --help lists the flags)")
 	for _, c := range p.commands() {
-		t.row(plain, "  "+strings.TrimSpace(c.name+" "+c.args), c.does)
+		t.row(plain, "  "+strings.TrimSpace(c.name+" "+c.args), c.summary)
 	}
 	t.flush()
-	fmt.Fprintf(p.Stdout, "\n%s COMMAND --help says more. Commands ask the agent at --server, or at %s, or at %s.\n", p.Name, serverVariable, api.DefaultServer)
+	fmt.Fprintf(p.Stdout, "\n%s COMMAND --help lists the flags of a command. Commands query the agent at --server (default: the value of %s, else %s).\n", p.Name, serverVariable, api.DefaultServer)
 }
 
 func (p Program) getenv(name string) string {
@@ -186,7 +187,7 @@ func (p Program) terminal() (width, height int, ok bool) {
 	return p.Terminal()
 }
 
-// noArguments refuses what nobody would read.
+// noArguments returns an error if there are arguments.
 func noArguments(args []string) error {
 	if len(args) > 0 {
 		return usagef("unexpected argument %q", args[0])

@@ -14,7 +14,7 @@ import (
 
 const (
 	barWidth = 24
-	// shownWarnings is how many of them are one look.
+	// shownWarnings is the maximum number of warnings that status prints.
 	shownWarnings = 5
 )
 
@@ -22,7 +22,7 @@ func (p Program) status() command {
 	var conn connection
 	var format output
 	return command{
-		name: "status", does: "one look at the whole agent",
+		name: "status", summary: "show the node, the parts of the agent, eviction signals, pods that are not ready, and recent warnings",
 		flags: func(f *flag.FlagSet) {
 			conn.register(p, f)
 			format.register(f, formatJSON, formatYAML, formatWide)
@@ -49,9 +49,9 @@ func (p Program) status() command {
 	}
 }
 
-// showStatus prints what fits on a screen; wide shows all pods and managers.
+// showStatus prints a status. wide also prints healthy pods and unknown signals.
 func (p Program) showStatus(s api.Status, wide bool) {
-	l := p.screenLook()
+	l := p.screenStyle()
 	head := newTable(p.Stdout, l)
 	head.row(plain, "NODE", nodeLine(s))
 	head.row(plain, "RUNTIME", s.Runtime.Name+" "+s.Runtime.Version+" at "+s.Runtime.Endpoint)
@@ -98,34 +98,34 @@ func podsLine(pods []api.Pod) string {
 		}
 	}
 	if restarts > 0 {
-		parts = append(parts, many(int(restarts), "restart"))
+		parts = append(parts, plural(int(restarts), "restart"))
 	}
 	return strings.TrimSuffix(fmt.Sprintf("%d: %s", len(pods), strings.Join(parts, ", ")), ": ")
 }
 
-// managers are rows: those that are well in one, the others one by one.
+// managers adds a row for each manager that fails, and one row for all others.
 func managers(t *table, s api.Status) {
-	var well []string
+	var healthy []string
 	for _, m := range s.Managers {
 		switch {
 		case !m.OK:
 			t.row(red, "FAILED", m.Name+": "+m.Message)
 		case len(s.Problems) > 0 && m.Message == strings.Join(s.Problems, "; "):
-			well = append(well, m.Name+" ("+many(len(s.Problems), "problem")+")") // each has a row of its own
+			healthy = append(healthy, m.Name+" ("+plural(len(s.Problems), "problem")+")") // the problems have rows of their own
 		case m.Message != "":
-			well = append(well, m.Name+" ("+m.Message+")")
+			healthy = append(healthy, m.Name+" ("+m.Message+")")
 		default:
-			well = append(well, m.Name)
+			healthy = append(healthy, m.Name)
 		}
 	}
-	if len(well) > 0 {
-		t.row(plain, "OK", strings.Join(well, ", "))
+	if len(healthy) > 0 {
+		t.row(plain, "OK", strings.Join(healthy, ", "))
 	}
 }
 
-// showSignals shows what pods may be evicted for. What is not known is named only,
-// unless all is wanted.
-func showSignals(out io.Writer, l look, s api.Status, all bool) {
+// showSignals prints the eviction signals. Signals without a value are listed by name only, unless
+// all is true.
+func showSignals(out io.Writer, l style, s api.Status, all bool) {
 	if len(s.Signals) == 0 {
 		return
 	}
@@ -156,15 +156,15 @@ func showSignals(out io.Writer, l look, s api.Status, all bool) {
 	}
 	t.flush()
 	if len(unknown) > 0 {
-		fmt.Fprintln(out, l.line(dim, "not known: "+strings.Join(unknown, ", ")))
+		fmt.Fprintln(out, l.line(dim, "unknown: "+strings.Join(unknown, ", ")))
 	}
 }
 
-// showPods lists those that are not as they should be, or all.
-func showPods(out io.Writer, l look, s api.Status, all bool) {
+// showPods prints the pods that are not healthy, or all pods.
+func showPods(out io.Writer, l style, s api.Status, all bool) {
 	var shown []api.Pod
 	for _, pod := range s.Pods {
-		if all || !settled(pod) {
+		if all || !isHealthy(pod) {
 			shown = append(shown, pod)
 		}
 	}
@@ -175,12 +175,13 @@ func showPods(out io.Writer, l look, s api.Status, all bool) {
 	podTable(out, l, s, shown, false)
 }
 
-// settled says whether a pod is ready or has done what it was to do.
-func settled(p api.Pod) bool {
+// isHealthy reports whether all containers of a pod are ready, or the pod has succeeded.
+func isHealthy(p api.Pod) bool {
 	return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodRunning && p.State == string(corev1.PodRunning) && p.Ready >= containersOf(p)
 }
 
-// containersOf counts those that a pod is ready with.
+// containersOf returns the number of regular and sidecar containers of a pod, which its readiness
+// counts.
 func containersOf(p api.Pod) (n int) {
 	for _, c := range p.Containers {
 		if c.Kind == "main" || c.Kind == "sidecar" {
@@ -190,8 +191,8 @@ func containersOf(p api.Pod) (n int) {
 	return n
 }
 
-// showWarnings shows the newest of all pods.
-func showWarnings(out io.Writer, l look, s api.Status) {
+// showWarnings prints the newest warnings of all pods.
+func showWarnings(out io.Writer, l style, s api.Status) {
 	var all []api.Event
 	for _, pod := range s.Pods {
 		for _, e := range pod.Events {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// Words of terminals.
-	otherScreen = "\x1b[?1049h\x1b[?25l" // and no cursor
+	// Escape sequences of terminals.
+	otherScreen = "\x1b[?1049h\x1b[?25l" // the alternate screen, without a cursor
 	oldScreen   = "\x1b[?25h\x1b[?1049l"
 	home        = "\x1b[H"
 	clearLine   = "\x1b[K"
@@ -26,12 +26,12 @@ func (p Program) top() command {
 	var conn connection
 	once, sort, every := false, "cpu", 2*time.Second
 	return command{
-		name: "top", does: "what pods use, again and again on a terminal",
+		name: "top", summary: "show the resource usage of pods; refreshed on a terminal",
 		flags: func(f *flag.FlagSet) {
 			conn.register(p, f)
-			f.BoolVar(&once, "once", false, "once, without clearing the screen")
-			f.DurationVar(&every, "interval", every, "time between two looks")
-			f.StringVar(&sort, "sort", sort, "first column that matters: cpu, memory, disk, restarts or name")
+			f.BoolVar(&once, "once", false, "print the usage once, without clearing the screen")
+			f.DurationVar(&every, "interval", every, "time between two refreshes")
+			f.StringVar(&sort, "sort", sort, "column to sort by: cpu, memory, disk, restarts or name")
 		},
 		run: func(ctx context.Context, args []string) error {
 			if err := noArguments(args); err != nil {
@@ -39,10 +39,10 @@ func (p Program) top() command {
 			}
 			order, ok := orders()[sort]
 			if !ok {
-				return usagef("--sort %q: want cpu, memory, disk, restarts or name", sort)
+				return usagef("--sort %q: must be cpu, memory, disk, restarts or name", sort)
 			}
 			if every < 100*time.Millisecond {
-				return usagef("--interval %s: want at least 100ms", every)
+				return usagef("--interval %s: must be at least 100ms", every)
 			}
 			client, err := conn.open()
 			if err != nil {
@@ -65,10 +65,11 @@ func (p Program) top() command {
 	}
 }
 
-// repaint shows what look returns until ctx is done. An agent that does not answer any
-// more is waited for, with what it said last: it may be restarting.
-func (p Program) repaint(ctx context.Context, every time.Duration, look func() (string, error)) error {
-	text, err := look()
+// repaint shows the text that render returns, and renders it again every interval until ctx is
+// done. It returns an error only if the first text fails. If a later one fails, which may be a
+// restart of the agent, it shows the error and the previous text.
+func (p Program) repaint(ctx context.Context, every time.Duration, render func() (string, error)) error {
+	text, err := render()
 	if err != nil {
 		return err
 	}
@@ -79,14 +80,14 @@ func (p Program) repaint(ctx context.Context, every time.Duration, look func() (
 	for ctx.Err() == nil {
 		shown := text
 		if err != nil {
-			shown = p.screenLook().line(red, err.Error()) + "\n\n" + text
+			shown = p.screenStyle().line(red, err.Error()) + "\n\n" + text
 		}
 		fmt.Fprint(p.Stdout, p.screen(shown))
 		select {
 		case <-ctx.Done():
 		case <-ticker.C():
 			var now string
-			if now, err = look(); err == nil {
+			if now, err = render(); err == nil {
 				text = now
 			}
 		}
@@ -94,7 +95,8 @@ func (p Program) repaint(ctx context.Context, every time.Duration, look func() (
 	return nil
 }
 
-// screen is text as it fits on the terminal, from its upper left corner on.
+// screen returns text cut to the height of the terminal, with the sequences that replace the
+// previous screen.
 func (p Program) screen(text string) string {
 	_, height, _ := p.terminal()
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
@@ -104,19 +106,19 @@ func (p Program) screen(text string) string {
 	return home + strings.Join(lines, clearLine+"\n") + clearLine + "\n" + clearBelow
 }
 
-// topText is one look. Lines are no longer than the terminal is wide.
+// topText returns the output of top. Lines are cut to the width of the terminal.
 func (p Program) topText(s api.Status, order func(a, b api.Pod) int) string {
 	var out bytes.Buffer
-	l := p.screenLook()
+	l := p.screenStyle()
 	head := fmt.Sprintf("%s  %s  up %s  pods %s", s.Now.Local().Format(time.TimeOnly), s.Node.Name, age(s.Now, &s.Agent.Started), podsLine(s.Pods))
 	fmt.Fprintln(&out, l.line(bold, head))
-	short := newTable(&out, l)
+	signals := newTable(&out, l)
 	for _, signal := range s.Signals {
 		if signal.Time != nil {
-			short.row(pressure(signal), signal.Name, bar(signal, barWidth), amount(signal.Name, signal.Available)+" of "+amount(signal.Name, signal.Capacity))
+			signals.row(pressure(signal), signal.Name, bar(signal, barWidth), amount(signal.Name, signal.Available)+" of "+amount(signal.Name, signal.Capacity))
 		}
 	}
-	short.flush()
+	signals.flush()
 	out.WriteString("\n")
 	t := newTable(&out, l)
 	t.row(bold, "POD", "CPU", "MEMORY", "DISK", "RESTARTS", "STATUS")
@@ -136,7 +138,8 @@ func (p Program) topText(s api.Status, order func(a, b api.Pod) int) string {
 	return out.String()
 }
 
-// orders put the most first.
+// orders returns the comparison functions by the value of --sort. All except that of name sort
+// in descending order.
 func orders() map[string]func(a, b api.Pod) int {
 	by := func(figure func(api.Usage) float64) func(a, b api.Pod) int {
 		value := func(p api.Pod) float64 {

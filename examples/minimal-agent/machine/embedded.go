@@ -12,8 +12,8 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// DemoNode returns the configuration of the embedded runtime: it has the sample pods' images, makes up any
-// other that is asked for, and writes logs where a runtime does.
+// DemoNode returns the configuration of the embedded runtime: it has the images of the sample pods,
+// simulates a pull of any other image, and writes container logs to files as a runtime does.
 func DemoNode() fakecri.Config {
 	return fakecri.Config{
 		Images:    fakecri.DemoImages(),
@@ -23,10 +23,10 @@ func DemoNode() fakecri.Config {
 	}
 }
 
-// serveEmbedded starts a CRI node in memory and returns its address.
+// serveEmbedded starts the embedded runtime on a temporary socket and returns its endpoint.
 func (m *Machine) serveEmbedded(ctx context.Context) (string, error) {
-	// Pods have addresses that exist in memory only. To ask these on the host's network
-	// would reach somebody else's.
+	// The pods' addresses exist in memory only. On the host's network they may belong to other
+	// hosts.
 	network := new(fakecri.Network)
 	cfg := DemoNode()
 	cfg.Listen, cfg.PodNetwork = network.Listen, netip.MustParsePrefix("10.88.0.0/16")
@@ -41,7 +41,7 @@ func (m *Machine) serveEmbedded(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("embedded runtime: %w", err)
 	}
 	m.closers = append(m.closers, remove)
-	// It serves on while the agent, whose context this is, takes pods down.
+	// The runtime must keep running after ctx is done, while the agent stops its pods.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
 	go func() { served <- fake.Serve(serving, listener) }()
@@ -49,9 +49,8 @@ func (m *Machine) serveEmbedded(ctx context.Context) (string, error) {
 	return "unix://" + listener.Addr().String(), nil
 }
 
-// ListenTemporary listens on a unix socket in a temporary folder, which remove
-// removes. The folder is one of its own because the path of a socket must be
-// short, and other folders' may not be.
+// ListenTemporary listens on a unix socket in a new temporary folder, and returns a function that
+// removes the folder. The agent's folder is not used, because the path of a socket must be short.
 func ListenTemporary() (_ net.Listener, remove func() error, err error) {
 	dir, err := os.MkdirTemp("", "cri-")
 	if err != nil {

@@ -14,24 +14,24 @@ import (
 	"github.com/kubeparts/kubeparts/agent/cri"
 )
 
-// connectTimeout is how long a runtime may take to accept a connection and answer.
+// connectTimeout is the maximum time for a runtime to accept a connection and answer.
 const connectTimeout = 5 * time.Second
 
-// wellKnownEndpoints are where runtimes listen by default.
+// wellKnownEndpoints are the default endpoints of runtimes.
 var wellKnownEndpoints = []string{
 	"unix:///run/containerd/containerd.sock",
 	"unix:///run/crio/crio.sock",
 	"unix:///run/cri-dockerd.sock",
 }
 
-// connect returns a client of a runtime that has answered, and what it said.
+// connect connects to a runtime and returns a client and the runtime's version.
 func connect(ctx context.Context, endpoint string, with ...grpc.DialOption) (*cri.Client, *runtimeapi.VersionResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	// The plain error of a socket that nobody serves says more than a client's.
+	// Dial the socket first: if no runtime listens, this error is clearer than that of gRPC.
 	probe, err := new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(endpoint, "unix://"))
 	if err != nil {
-		return nil, nil, fmt.Errorf("cri endpoint %s: %w", endpoint, err)
+		return nil, nil, fmt.Errorf("connect to the CRI runtime at %s: %w", endpoint, err)
 	}
 	_ = probe.Close()
 	client, err := cri.New(cri.Config{Endpoint: endpoint, DialOptions: with})
@@ -40,12 +40,12 @@ func connect(ctx context.Context, endpoint string, with ...grpc.DialOption) (*cr
 	}
 	version, err := client.Version(ctx, "v1")
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("cri endpoint %s: %w", endpoint, err), client.Close())
+		return nil, nil, errors.Join(fmt.Errorf("connect to the CRI runtime at %s: %w", endpoint, err), client.Close())
 	}
 	return client, version, nil
 }
 
-// firstLive returns the first of the endpoints that answers.
+// firstLive returns the first endpoint on which a runtime answers.
 func firstLive(ctx context.Context, endpoints []string) (string, error) {
 	var errs []error
 	for _, e := range endpoints {
@@ -56,5 +56,5 @@ func firstLive(ctx context.Context, endpoints []string) (string, error) {
 		}
 		return e, client.Close()
 	}
-	return "", fmt.Errorf("no runtime answers on a well-known socket:\n%w", errors.Join(errs...))
+	return "", fmt.Errorf("no CRI runtime answers on a well-known socket:\n%w", errors.Join(errs...))
 }

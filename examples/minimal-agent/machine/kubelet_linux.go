@@ -10,17 +10,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubeletOn returns an error if a live kubelet serves the same socket. Two
-// agents on one runtime undo each other's work: a kubelet kills every pod that
-// it does not know. proc is where the process table is, /proc but in tests.
-func kubeletOn(proc, socket string) error {
+// checkNoKubelet returns an error if a running kubelet uses the runtime at the same
+// socket, because a kubelet kills every pod that it does not know. proc is the path of
+// the proc file system.
+func checkNoKubelet(proc, socket string) error {
 	processes, err := filepath.Glob(filepath.Join(proc, "[0-9]*", "comm"))
 	if err != nil {
-		return fmt.Errorf("look for a kubelet: %w", err)
+		return fmt.Errorf("search for a running kubelet: %w", err)
 	}
 	for _, comm := range processes {
 		dir := filepath.Dir(comm)
-		// A process may end while it is looked at: it is no kubelet then.
+		// An unreadable file means that the process has ended.
 		name, err := os.ReadFile(comm)
 		if err != nil || strings.TrimSpace(string(name)) != "kubelet" {
 			continue
@@ -31,14 +31,15 @@ func kubeletOn(proc, socket string) error {
 		}
 		endpoint := kubeletEndpoint(filepath.Join(dir, "root"), strings.Split(string(bytes.TrimRight(cmdline, "\x00")), "\x00"))
 		if sameFile(strings.TrimPrefix(endpoint, "unix://"), socket) {
-			return fmt.Errorf("a kubelet (process %s) serves %s: two agents on one runtime undo each other's work", filepath.Base(dir), endpoint)
+			return fmt.Errorf("a kubelet (process %s) uses the runtime at %s and would kill the pods of this agent: stop the kubelet, or use another runtime", filepath.Base(dir), endpoint)
 		}
 	}
 	return nil
 }
 
-// kubeletEndpoint returns the runtime that a kubelet with this command line
-// uses: its flag, else its configuration file, else the default.
+// kubeletEndpoint returns the runtime endpoint of a kubelet with this command line: that
+// of its flag, else of its configuration file, else the default. root is the kubelet's
+// root directory.
 func kubeletEndpoint(root string, args []string) string {
 	if e := flagValue(args, "container-runtime-endpoint"); e != "" {
 		return e
@@ -55,8 +56,8 @@ func kubeletEndpoint(root string, args []string) string {
 	return "unix:///run/containerd/containerd.sock"
 }
 
-// flagValue returns the value of --name VALUE or --name=VALUE, with one dash or
-// two; the last one counts.
+// flagValue returns the last value of a flag, given as --name VALUE or --name=VALUE, with
+// one dash or two.
 func flagValue(args []string, name string) string {
 	value := ""
 	for i, a := range args {
@@ -72,8 +73,8 @@ func flagValue(args []string, name string) string {
 	return value
 }
 
-// sameFile says whether two paths lead to one file; /var/run is /run on most
-// machines.
+// sameFile reports whether two paths lead to the same file, as /var/run and /run do on
+// most hosts.
 func sameFile(a, b string) bool {
 	fa, errA := os.Stat(a)
 	fb, errB := os.Stat(b)

@@ -18,7 +18,7 @@ func process(t *testing.T, proc, pid, comm string, args ...string) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "cmdline"), []byte(strings.Join(append([]string{comm}, args...), "\x00")+"\x00"), 0o600))
 }
 
-func TestKubeletOnTheSameSocketIsFound(t *testing.T) {
+func TestCheckNoKubelet(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	socket, link := filepath.Join(dir, "cri.sock"), filepath.Join(dir, "link.sock")
@@ -44,7 +44,7 @@ func TestKubeletOnTheSameSocketIsFound(t *testing.T) {
 		process(t, proc, "42", c.comm, c.args...)
 		require.NoError(t, os.WriteFile(filepath.Join(proc, "42", "root", "etc", "kubelet.yaml"),
 			[]byte("kind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix://"+socket+"\n"), 0o600))
-		err := kubeletOn(proc, socket)
+		err := checkNoKubelet(proc, socket)
 		if c.want {
 			require.ErrorContains(t, err, "process 42", name)
 		} else {
@@ -52,13 +52,13 @@ func TestKubeletOnTheSameSocketIsFound(t *testing.T) {
 		}
 	}
 	require.ErrorContains(t, kubeletOnDefault(t), "unix:///run/containerd/containerd.sock")
-	require.NoError(t, kubeletOn(filepath.Join(dir, "none"), socket), "no process table")
+	require.NoError(t, checkNoKubelet(filepath.Join(dir, "none"), socket), "no process table")
 }
 
-// kubeletOnDefault asks about a kubelet that says nothing of its runtime.
+// kubeletOnDefault checks for a kubelet whose endpoint is not configured.
 func kubeletOnDefault(t *testing.T) error {
 	t.Helper()
 	proc := t.TempDir()
 	process(t, proc, "7", "kubelet")
-	return kubeletOn(proc, "/run/containerd/containerd.sock")
+	return checkNoKubelet(proc, "/run/containerd/containerd.sock")
 }

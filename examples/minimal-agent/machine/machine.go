@@ -1,5 +1,5 @@
-// Package machine is what minimal-agent runs on: a runtime, which may be one in memory, a
-// folder for the agent's files, and the machine below them.
+// Package machine opens what minimal-agent runs on: a CRI runtime, which may be simulated in
+// memory, the folder for the agent's files, and the capabilities of the host.
 package machine
 
 import (
@@ -26,35 +26,35 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// Machine is what the agent runs on. Make it with [Open]. Its fields are not changed later.
+// Machine is what the agent runs on. Create it with [Open]. Its fields do not change later.
 type Machine struct {
-	// Runtime has answered with Version at Endpoint.
+	// Runtime is connected to Endpoint. Version is its answer to the first call.
 	Runtime  *cri.Client
 	Version  *runtimeapi.VersionResponse
 	Endpoint string
-	// RootDir is the folder of the agent's files, PodLogs that of the containers' logs, and
-	// ContainerLogs the one with links to them.
+	// RootDir is the folder for the agent's files, PodLogs the folder of the containers' logs,
+	// and ContainerLogs the folder with links to the logs.
 	RootDir, PodLogs, ContainerLogs string
 
 	settings settings.Settings
 	log      *slog.Logger
 	fake     *fakecri.Node    // nil with a real runtime
-	network  *fakecri.Network // of the programs of fake
-	closers  []func() error   // in the order of opening
+	network  *fakecri.Network // the network of fake's pods
+	closers  []func() error   // called in reverse order
 }
 
-// Uses is what [Open] needs of the program. All fields are required but DialOptions.
+// Uses has what [Open] needs from the program. All fields except DialOptions are required.
 type Uses struct {
-	// Say prints a line: which runtime it is.
+	// Say prints a line. Open calls it once, with the runtime that is used.
 	Say func(format string, args ...any)
 	// DialOptions are for the connection to the runtime.
 	DialOptions []grpc.DialOption
 	Logger      *slog.Logger
 }
 
-// Open connects to the runtime that the settings name and makes the agent's folder. The
-// embedded runtime lives until Close. The error names the flag or the socket. A socket that a
-// kubelet serves is refused.
+// Open creates the agent's folder and connects to the runtime of the settings. The embedded runtime
+// runs until Close. Open returns an error if a kubelet on this host uses the same socket. Errors
+// name the flag or the socket.
 func Open(ctx context.Context, o settings.Settings, uses Uses) (_ *Machine, err error) {
 	m := &Machine{RootDir: o.RootDir, settings: o, log: uses.Logger}
 	defer func() {
@@ -81,17 +81,17 @@ func Open(ctx context.Context, o settings.Settings, uses Uses) (_ *Machine, err 
 	}
 	m.closers = append(m.closers, m.Runtime.Close)
 	if m.fake != nil {
-		uses.Say("embedded runtime in memory on %s: nothing real runs; --cri-endpoint names a real one", m.Endpoint)
+		uses.Say("using the embedded runtime at %s: its containers are simulated; --cri-endpoint selects a real runtime", m.Endpoint)
 		return m, nil
 	}
-	if err := kubeletOn("/proc", strings.TrimPrefix(m.Endpoint, "unix://")); err != nil {
+	if err := checkNoKubelet("/proc", strings.TrimPrefix(m.Endpoint, "unix://")); err != nil {
 		return nil, err
 	}
-	uses.Say("runtime %s %s on %s", m.Version.GetRuntimeName(), m.Version.GetRuntimeVersion(), m.Endpoint)
+	uses.Say("using runtime %s %s at %s", m.Version.GetRuntimeName(), m.Version.GetRuntimeVersion(), m.Endpoint)
 	return m, nil
 }
 
-// Close gives everything back, what was opened last first.
+// Close closes everything that Open has opened, in reverse order.
 func (m *Machine) Close() error {
 	var errs []error
 	for _, c := range slices.Backward(m.closers) {
@@ -101,7 +101,8 @@ func (m *Machine) Close() error {
 	return errors.Join(errs...)
 }
 
-// openRoot makes the agent's folder. Without a name it is a temporary one, which Close removes.
+// openRoot creates the agent's folder. Without --root-dir it is a temporary folder, which Close
+// removes.
 func (m *Machine) openRoot() error {
 	if m.RootDir == "" {
 		dir, err := os.MkdirTemp("", "minimal-agent-")
@@ -122,8 +123,8 @@ func (m *Machine) openRoot() error {
 	return nil
 }
 
-// Host returns the capabilities of the machine: those of this one, or those of the embedded
-// runtime's.
+// Host returns the capabilities of this host, or with the embedded runtime those of its simulated
+// host.
 func (m *Machine) Host() (*host.Host, error) {
 	if m.fake != nil {
 		h := fakehost.New(m.fake)

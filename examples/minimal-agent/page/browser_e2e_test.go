@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tab is a tab of a Chromium, driven over the DevTools protocol.
+// tab is a tab of Chromium, controlled over the DevTools protocol.
 type tab struct {
 	t       *testing.T
 	conn    *websocket.Conn
@@ -29,7 +29,7 @@ type tab struct {
 	mu      sync.Mutex
 	number  int
 	waiting map[int]chan reply
-	trouble []string // what its console, its policy and its scripts complained of
+	trouble []string // errors of its console, its policy and its scripts
 }
 
 // reply is an answer or an event.
@@ -43,19 +43,19 @@ type reply struct {
 	} `json:"error"`
 }
 
-// helpers are what tests find things with. Function row returns the element of a pod.
+// helpers are functions for expressions of tests. Function row returns the element of a pod.
 const helpers = `function row(name) {
 	return [...document.querySelectorAll("#podTable tbody")].find(n => n.querySelector(".open").innerText.endsWith("/" + name));
 }`
 
-// chromium installs a Chromium, if there is none, and returns where it is.
+// chromium returns the path of Chromium. It installs it if necessary.
 var chromium = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("../../../test/testbed/chromium.sh").Output()
 	return strings.TrimSpace(string(out)), err
 })
 
-// openTab starts a Chromium with an empty profile and a tab of that size. Both are gone
-// when the test is over.
+// openTab starts Chromium with an empty profile and a tab of the given size. It is stopped at
+// the end of the test.
 func openTab(t *testing.T, width, height int) *tab {
 	t.Helper()
 	browser, err := chromium()
@@ -65,7 +65,7 @@ func openTab(t *testing.T, width, height int) *tab {
 		"--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage", "--disable-extensions", "--disable-breakpad",
 		"--disable-background-networking", "--disable-component-update", "--hide-scrollbars",
 		"--remote-debugging-port=0", "--user-data-dir="+profile, "about:blank")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that none of its processes is left
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that all of its processes can be killed
 	require.NoError(t, cmd.Start())
 	exited := make(chan struct{})
 	go func() { defer close(exited); _ = cmd.Wait() }()
@@ -110,7 +110,7 @@ func openTab(t *testing.T, width, height int) *tab {
 	return b
 }
 
-// read takes answers and events until the connection ends.
+// read handles answers and events until the connection ends.
 func (b *tab) read() {
 	for {
 		var r reply
@@ -129,7 +129,7 @@ func (b *tab) read() {
 	}
 }
 
-// do calls a method, and puts what it returns into result.
+// do calls a method and stores its answer in result.
 func (b *tab) do(method string, params, result any) {
 	b.t.Helper()
 	message, answer := map[string]any{"method": method}, make(chan reply, 1)
@@ -156,7 +156,7 @@ func (b *tab) do(method string, params, result any) {
 	}
 }
 
-// eval returns what an expression is.
+// eval returns the value of an expression.
 func eval[T any](b *tab, expression string) (value T) {
 	b.t.Helper()
 	var answer struct {
@@ -186,7 +186,7 @@ func (b *tab) wait(expression string) {
 	})
 }
 
-// open goes to an address, and waits for its document.
+// open opens a URL and waits for its document.
 func (b *tab) open(url string) {
 	b.t.Helper()
 	b.do("Page.navigate", map[string]any{"url": url}, nil)
@@ -200,7 +200,7 @@ func (b *tab) size(width, height int) {
 	}, nil)
 }
 
-// media sets what the user prefers. Names and values in turn.
+// media sets media features, as names and values in turn.
 func (b *tab) media(features ...string) {
 	b.t.Helper()
 	var list []map[string]string
@@ -227,13 +227,13 @@ func (b *tab) press(keys ...string) {
 	}
 }
 
-// write types a text where the focus is.
+// write types a text into the focused element.
 func (b *tab) write(text string) {
 	b.t.Helper()
 	b.do("Input.insertText", map[string]any{"text": text}, nil)
 }
 
-// shoot writes what is seen to a file, of the whole page if all.
+// shoot writes a screenshot to a file, of the whole page if all is set.
 func (b *tab) shoot(path string, all bool) {
 	b.t.Helper()
 	var shot struct{ Data []byte }
@@ -241,7 +241,7 @@ func (b *tab) shoot(path string, all bool) {
 	require.NoError(b.t, os.WriteFile(path, shot.Data, 0o600))
 }
 
-// complaints are what the browser complained of since the last time that it was asked.
+// complaints returns the errors of the browser since its last call.
 func (b *tab) complaints() (trouble []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -249,7 +249,7 @@ func (b *tab) complaints() (trouble []string) {
 	return trouble
 }
 
-// until asks every 50 ms for up to a minute.
+// until polls every 50 ms for up to a minute.
 func until(t *testing.T, what string, done func() error) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)

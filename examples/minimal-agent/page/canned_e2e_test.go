@@ -34,15 +34,15 @@ import (
 const (
 	gib = int64(1) << 30
 	mib = int64(1) << 20
-	// hostile is what somebody puts into a name, a message or a log.
+	// hostile is a hostile name, message or log.
 	hostile = `<script>document.title = "owned"</script><img src=x onerror='document.title="owned"'>` + "\u202e\x1b[31m"
 )
 
-// canned is a server whose /status, /explain and /logs a test has written.
+// canned is a server whose answers to /status, /explain and /logs are set by the test.
 type canned struct {
 	t      *testing.T
 	events *eventlog.Log
-	asked  atomic.Int64 // how often for /status
+	asked  atomic.Int64 // number of requests for /status
 
 	mu     sync.Mutex
 	status api.Status
@@ -51,9 +51,9 @@ type canned struct {
 	stop   func()
 }
 
-// start serves what a has, at the same address as before. Requests go through a server of
-// package kubeletapi, which checks them and has the page and the events; a proxy before it
-// replaces the answers that a has.
+// start serves the answers of a, at the same address as before. Requests go through a server of
+// package kubeletapi, which checks them and serves the page and the events; a proxy in front of it
+// replaces the other answers.
 func (a *canned) start(access kubeletapi.Access) (url string) {
 	a.t.Helper()
 	s, err := kubeletapi.New(kubeletapi.Config{Agent: noPods{}, Page: page.Handler(), Events: a.events, Access: access})
@@ -114,7 +114,7 @@ func (a *canned) replace(r *http.Response) error {
 		body = api.Explanation{
 			Why:  []string{"container main of " + name + " waits: CrashLoopBackOff", hostile},
 			Next: []api.Step{{At: &at, What: "container main starts again"}, {What: "its sandbox stays"}},
-			Plan: "start container main\nkeep sandbox", Stays: "number 2 of 6 to be evicted when memory.available runs short",
+			Plan: "start container main\nkeep sandbox", Stays: "number 2 of 6 in the eviction order for memory.available",
 		}
 	case "logs":
 		return a.answer(r, http.StatusOK, []byte(a.log))
@@ -137,7 +137,7 @@ func (a *canned) answer(r *http.Response, code int, body []byte) error {
 	return nil
 }
 
-// change changes what it says.
+// change changes the status.
 func (a *canned) change(what func(*api.Status)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -154,10 +154,10 @@ func pod(s *api.Status, name string) *api.Pod {
 	return nil
 }
 
-// newAgent returns an agent of a few pods that are well and a few that are not.
+// newAgent returns an agent with healthy and unhealthy pods.
 func newAgent(t *testing.T) *canned {
 	t.Helper()
-	_, err := chromium() // first: what it takes to install one would make all of it old
+	_, err := chromium() // first, because the events would get old while it is installed
 	require.NoError(t, err)
 	a := &canned{t: t, events: eventlog.New(eventlog.Config{}), log: "listening on :8080\n" + hostile + "\n" + strings.Repeat("GET /healthz 200 1ms\n", 20)}
 	now := time.Now()

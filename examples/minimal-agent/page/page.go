@@ -1,18 +1,18 @@
-// Package page is the agent's status page: one document, written by hand, with its style
-// and its script inside. It asks the server it is from for /status, /events,
-// /explain/NAMESPACE/POD and /logs/NAMESPACE/POD/CONTAINER, by relative addresses, and
-// nobody else for anything.
+// Package page serves the agent's status page: one HTML document that contains its style and
+// its script. The page requests /status, /events, /explain/NAMESPACE/POD and
+// /logs/NAMESPACE/POD/CONTAINER from its own server, by relative URLs. It sends no other
+// requests.
 //
 // # What it guarantees
 //
-//  1. Nothing but the style and the script of this package is applied: the policy names
-//     their hashes, and forbids to make markup of text (trusted types). Names, messages
-//     and logs of pods are hostile.
-//  2. The document is the same for everybody and says nothing of the node. It asks for a
-//     token when /status wants one, and keeps it for as long as its tab is open.
-//  3. It costs the agent nothing while nobody looks: a tab that is hidden asks nothing.
-//  4. An update changes what has changed. Focus, selection, opened rows and the place in
-//     a log stay, and what has the focus does not move.
+//  1. Only the style and the script of this package are applied. The content security policy
+//     contains their hashes and forbids creating markup from text (trusted types), because
+//     names, messages and logs of pods may be hostile.
+//  2. The document is the same for all users and contains nothing about the node. It prompts
+//     for a token if /status requires one, and keeps the token until its tab is closed.
+//  3. A hidden tab sends no requests.
+//  4. An update only changes what is different. Focus, selection, open rows and the scroll
+//     position of logs are preserved, and the element that has the focus does not move.
 package page
 
 import (
@@ -35,7 +35,7 @@ var (
 	script string
 )
 
-// Handler answers / with the page, and every other path with 404.
+// Handler returns a handler that serves the page at / and answers every other path with 404.
 func Handler() http.Handler {
 	body := []byte(strings.NewReplacer("<style></style>", "<style>"+style+"</style>", "<script></script>", "<script>"+script+"</script>").Replace(document))
 	etag := fmt.Sprintf("%q", digest(string(body)))
@@ -47,7 +47,7 @@ func Handler() http.Handler {
 			return
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "the page is only read", http.StatusMethodNotAllowed)
+			http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
 			return
 		}
 		h := w.Header()
@@ -56,20 +56,21 @@ func Handler() http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Cache-Control", "no-cache") // kept, and asked after
+		h.Set("Cache-Control", "no-cache") // browsers store the page, and revalidate it by its ETag
 		h.Set("ETag", etag)
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 	})
 }
 
-// policy allows what the page is made of, and requests to where it is from.
+// policy returns the content security policy: it allows the page's own style and script, and
+// requests to its own server.
 func policy() string {
 	return strings.Join([]string{
 		"default-src 'none'",
 		"style-src 'sha256-" + digest(style) + "'",
 		"script-src 'sha256-" + digest(script) + "'",
 		"connect-src 'self'",
-		"img-src data:", // its icon
+		"img-src data:", // the icon
 		"base-uri 'none'",
 		"form-action 'none'",
 		"frame-ancestors 'none'",

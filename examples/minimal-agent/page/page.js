@@ -1,61 +1,61 @@
-// Polls /status, follows /events, and changes what has changed. What the agent says is
-// full of what others wrote (names, messages, logs): it goes in as text, never as markup.
+// Polls /status, follows /events, and updates only what is different. The answers contain text
+// from pods (names, messages, logs): it is inserted as text, never as markup.
 "use strict";
-const period = 2000, slowest = 30_000, patience = 10_000, silence = 40_000; // ms; a stream beats every 15 s
+const period = 2000, maxPeriod = 30_000, requestTimeout = 10_000, streamTimeout = 40_000; // ms; a stream sends a heartbeat every 15 s
 const keptEvents = 100, logLines = 100, logBytes = 1 << 20, explainEvery = 10_000;
 const $ = id => document.getElementById(id);
 let token = sessionStorage.getItem("token") ?? "";
-let now = 0, started, seen, events = [], last = 0; // the agent's clock, when it began, what was in which state
+let now = 0, started, announced, events = [], last = 0; // the agent's clock, its start, the states announced last
 let timer, polling = false, failures = 0, since, stream;
 
-// get asks the agent, which is where the page is from.
-async function get(path, accept = "application/json", signal = AbortSignal.timeout(patience)) {
+// get sends a request to the agent, which is the server of the page.
+async function get(path, accept = "application/json", signal = AbortSignal.timeout(requestTimeout)) {
   const headers = token ? { Accept: accept, Authorization: "Bearer " + token } : { Accept: accept };
   const answer = await fetch(path, { headers, signal, cache: "no-store", redirect: "error" });
   if (answer.ok) return answer;
   throw Object.assign(new Error((await answer.text()).trim() || `HTTP ${answer.status}`), { status: answer.status });
 }
 const pathOf = (...names) => names.map(encodeURIComponent).join("/");
-// Elements. A template's parts are those with data-t, and are found by their names.
+// Elements. The parts of a template are its elements with data-t, by that attribute.
 function make(template) {
   const n = $("t-" + template).content.firstElementChild.cloneNode(true);
   n.parts = Object.fromEntries([n, ...n.querySelectorAll("[data-t]")].map(e => [e.dataset.t, e]));
   return n;
 }
-function put(n, text, most = 2000) {
+function setText(n, text, most = 2000) {
   const s = text == null ? "" : String(text), cut = s.length > most ? s.slice(0, most) + "…" : s;
-  if (n.textContent !== cut) n.textContent = cut; // a text that is left alone stays selected
+  if (n.textContent !== cut) n.textContent = cut; // assigning the same text would drop the selection
 }
 const attr = (n, name, value) => value == null ? n.removeAttribute(name) : n.setAttribute(name, value);
 const show = (n, on) => { n.hidden = !on; };
 function fill(n, level, words) {
   for (const e of [n, n.parts.mark]) if (e) attr(e, "data-level", level);
-  for (const [part, text] of Object.entries(words)) put(n.parts[part], text);
+  for (const [part, text] of Object.entries(words)) setText(n.parts[part], text);
 }
-// list makes the children of parent those of items, by key. Those that stay are kept as
-// they are, and what has the focus is never moved: others move around it.
+// list makes the children of parent match items, by key. Existing elements are reused, and the one
+// that has the focus is never moved: the others move around it.
 function list(parent, template, items, key, each) {
   const old = new Map([...parent.children].filter(n => "key" in n).map(n => [n.key, n])), keys = new Set(items?.map(key));
-  for (const [k, n] of old) if (!keys.has(k)) leave(n);
+  for (const [k, n] of old) if (!keys.has(k)) remove(n);
   let at = [...parent.children].find(n => "key" in n) ?? null;
   for (const item of items ?? []) {
     const k = key(item), n = old.get(k) ?? Object.assign(make(template), { key: k });
-    old.delete(k); // a key that comes twice makes a second element
+    old.delete(k); // an item with the same key gets a new element
     while (at && at !== n && n.contains(document.activeElement)) [at] = [at.nextElementSibling, parent.append(at)];
     if (at === n) at = n.nextElementSibling;
-    else parent[n.isConnected && parent.moveBefore ? "moveBefore" : "insertBefore"](n, at); // the first keeps places in logs
+    else parent[n.isConnected && parent.moveBefore ? "moveBefore" : "insertBefore"](n, at); // moveBefore preserves scroll positions
     each(n, item);
   }
 }
-const lines = (parent, items) => list(parent, "text", items?.map((text, i) => ({ text, i })), x => x.i, (n, x) => put(n, x.text));
-// leave removes an element, and hands its focus on to a neighbour.
-function leave(n) {
+const lines = (parent, items) => list(parent, "text", items?.map((text, i) => ({ text, i })), x => x.i, (n, x) => setText(n, x.text));
+// remove deletes an element. If it has the focus, a neighbour gets it.
+function remove(n) {
   const next = n.nextElementSibling ?? n.previousElementSibling;
   if (n.contains(document.activeElement)) (next?.querySelector("button") ?? $("filter")).focus();
   n.remove();
 }
 
-// Words and figures.
+// Formatting.
 const join = (...parts) => parts.filter(Boolean).join(" · ");
 const count = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
 const name = p => `${p.namespace}/${p.name}`;
@@ -76,34 +76,34 @@ const cores = c => c < 1 ? `${Math.round(c * 1000)}m` : c.toFixed(2);
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const amount = (signal, n) => /inodes|pid/i.test(signal) ? compact.format(n) : bytes(n);
 
-// Levels say how wrong something is.
+// Levels: how severe a state is.
 const severity = ["bad", "warn", "ok", "done"];
-const broken = /BackOff|Err|OOM|Evict|Fail|Invalid|Never|NotFound|Unknown|Deadline|Preempt|Signal:|ExitCode:|Unexpected|OutOf|Lost/i;
+const failedState = /BackOff|Err|OOM|Evict|Fail|Invalid|Never|NotFound|Unknown|Deadline|Preempt|Signal:|ExitCode:|Unexpected|OutOf|Lost/i;
 const regular = p => p.containers.filter(c => c.kind === "main" || c.kind === "sidecar").length;
-const podLevel = p => p.phase === "Failed" || broken.test(p.state) ? "bad" : p.phase === "Succeeded" && p.state !== "Terminating" ? "done"
+const podLevel = p => p.phase === "Failed" || failedState.test(p.state) ? "bad" : p.phase === "Succeeded" && p.state !== "Terminating" ? "done"
   : p.state === "Running" && p.ready >= regular(p) ? "ok" : "warn";
 const containerLevel = c => c.state === "running" ? c.ready || c.kind === "init" || c.kind === "ephemeral" ? "ok" : "warn"
-  : c.state === "Completed" ? "done" : broken.test(c.state) || c.exitCode ? "bad" : "warn";
+  : c.state === "Completed" ? "done" : failedState.test(c.state) || c.exitCode ? "bad" : "warn";
 
 function showNode(s) {
   const { conditions = [], nodeInfo = {}, allocatable = {} } = s.node.status ?? {}, ready = conditions.find(c => c.type === "Ready");
   const fine = ready?.status === "True", pressures = conditions.filter(c => c.type !== "Ready" && c.status === "True");
   const sum = figure => s.pods.reduce((n, p) => n + (p.usage?.[figure] ?? 0), 0);
-  put($("node"), s.node.metadata?.name);
+  setText($("node"), s.node.metadata?.name);
   attr($("readyMark"), "data-level", !fine ? "bad" : pressures.length ? "warn" : "ok");
-  put($("readyText"), join(fine ? "Ready" : "Not ready: " + (ready?.message ?? "nothing is known of it"), ...pressures.map(c => `${c.type}: ${c.message ?? ""}`)));
+  setText($("readyText"), join(fine ? "Ready" : "Not ready: " + (ready?.message ?? "its status is unknown"), ...pressures.map(c => `${c.type}: ${c.message ?? ""}`)));
   list($("facts"), "fact", [
     ["Runtime", `${s.runtime.name} ${s.runtime.version}`], ["Agent up", ago(s.agent.started)],
     ["Pods use", `${cores(sum("cpuCores"))} CPU · ${bytes(sum("memoryBytes"))}`],
     ["Allocatable", `${allocatable.cpu ?? "?"} CPU · ${quantity(allocatable.memory)} · ${allocatable.pods ?? "?"} pods`],
     ["System", join(nodeInfo.osImage, nodeInfo.kernelVersion, nodeInfo.architecture)],
   ], f => f[0], (n, [title, value]) => fill(n, undefined, { title, value }));
-  put($("agent"), join(`${s.agent.name} ${s.agent.version}`, "since " + new Date(s.agent.started).toLocaleString("en-GB"),
-    `found ${count(s.agent.adopted, "running pod")} at its start`, s.runtime.endpoint));
+  setText($("agent"), join(`${s.agent.name} ${s.agent.version}`, "since " + new Date(s.agent.started).toLocaleString("en-GB"),
+    `${count(s.agent.adopted, "running pod")} adopted`, s.runtime.endpoint));
   show($("problems"), s.problems?.length > 0);
   lines($("problemList"), s.problems);
   list($("managers"), "manager", s.managers, m => m.name, (n, m) => {
-    fill(n, m.ok ? "ok" : "bad", { name: m.name, how: m.ok ? " is fine" : " is not well", message: m.message });
+    fill(n, m.ok ? "ok" : "bad", { name: m.name, how: m.ok ? " is healthy" : " is unhealthy", message: m.message });
     n.title = m.message ?? "";
   });
   list($("signals"), "signal", s.signals, x => x.name, showSignal);
@@ -111,8 +111,8 @@ function showNode(s) {
 }
 function showSignal(n, s) {
   const known = s.time && s.capacity > 0, crossed = s.thresholds?.some(t => t.since), meter = n.parts.meter;
-  const at = free => known ? Math.min(1, Math.max(0, 1 - free / s.capacity)) : 0; // of the bar, for what is used
-  fill(n, crossed ? "bad" : undefined, { name: s.name, free: known ? `${amount(s.name, s.available)} of ${amount(s.name, s.capacity)} free` : "not known" });
+  const at = free => known ? Math.min(1, Math.max(0, 1 - free / s.capacity)) : 0; // the used part of the bar, from 0 to 1
+  fill(n, crossed ? "bad" : undefined, { name: s.name, free: known ? `${amount(s.name, s.available)} of ${amount(s.name, s.capacity)} free` : "unknown" });
   attr(meter, "aria-label", s.name + ", used");
   attr(meter, "aria-valuenow", Math.round(at(s.available) * 100));
   attr(meter, "aria-valuetext", n.parts.free.textContent + (crossed ? ", below a threshold" : ""));
@@ -125,7 +125,7 @@ function showSignal(n, s) {
   });
 }
 
-// What is wrong comes first, but nothing moves under a pointer or a focus.
+// Pods with problems come first, but nothing moves while the table has the pointer or the focus.
 const rows = () => [...$("podTable").tBodies];
 function showPods(pods) {
   const mouse = matchMedia("(hover: hover)").matches, busy = rows().some(n => n.contains(document.activeElement) || mouse && n.matches(":hover"));
@@ -160,15 +160,15 @@ function showDetail(n) {
   const p = n.pod, d = n.detail, t = d.parts, e = d.explanation;
   if (d.state !== p.state || now - d.at >= explainEvery) explain(n, d);
   lines(t.why, e?.why ?? ["…"]);
-  const next = e?.next?.length ? e.next : [{ what: "nothing, as long as nothing changes" }];
+  const next = e?.next?.length ? e.next : [{ what: "nothing, unless something changes" }];
   lines(t.next, e && next.map(s => s.at ? `in ${duration(Date.parse(s.at) - now)} (${clock(s.at)}): ${s.what}` : s.what));
-  for (const part of ["stays", "plan"]) put(t[part], e?.[part], 20_000);
+  for (const part of ["stays", "plan"]) setText(t[part], e?.[part], 20_000);
   list(t.events, "event", p.events, x => x.number, (node, x) => showEvent(node, x, ""));
   list(t.containers, "container", p.containers, c => `${c.kind} ${c.name}`, (node, c) => showContainer(node, c, p));
 }
 async function explain(n, d) {
   [d.state, d.at] = [n.pod.state, now];
-  const failed = e => ({ why: ["There is no explanation: " + e.message] });
+  const failed = e => ({ why: ["could not load the explanation: " + e.message] });
   d.explanation = await get("explain/" + pathOf(n.pod.namespace, n.pod.name)).then(a => a.json()).catch(failed);
   if (n.detail === d) showDetail(n);
 }
@@ -187,14 +187,14 @@ function showContainer(n, c, p) {
   show(t.before, c.restarts > 0);
   if (t.log.open) tailIt();
 }
-// tail reads the end of a log. It stays at its end if it is there, and still while it is selected.
+// tail loads the end of a log. It scrolls along if the end is visible, and pauses while text is selected.
 async function tail(n, path) {
   const pre = n.parts.lines, picked = getSelection();
   if (!n.parts.log.open || n.reading || !picked.isCollapsed && pre.contains(picked.anchorNode)) return;
   n.reading = true;
-  const text = await get(`${path}?tailLines=${logLines}&limitBytes=${logBytes}&previous=${n.parts.previous.checked}`, "text/plain").then(a => a.text()).catch(e => "There is no log: " + e.message);
+  const text = await get(`${path}?tailLines=${logLines}&limitBytes=${logBytes}&previous=${n.parts.previous.checked}`, "text/plain").then(a => a.text()).catch(e => "could not load the log: " + e.message);
   const end = pre.scrollTop + pre.clientHeight >= pre.scrollHeight - 4;
-  put(pre, text || "It is empty.", logBytes);
+  setText(pre, text || "The log is empty.", logBytes);
   if (end) pre.scrollTop = pre.scrollHeight;
   n.reading = false;
 }
@@ -206,35 +206,35 @@ function showEvent(n, e, about) {
   });
   attr(n.parts.time, "datetime", e.time);
 }
-const same = e => [e.kind, e.namespace, e.name, e.fieldPath, e.type, e.reason, e.message].join("\0");
+const eventKey = e => [e.kind, e.namespace, e.name, e.fieldPath, e.type, e.reason, e.message].join("\0");
 function showEvents(news) {
-  const again = new Set(news.filter(e => e.count > 1).map(same));
-  events = [...news.reverse(), ...events.filter(e => !again.has(same(e)))].slice(0, keptEvents);
+  const again = new Set(news.filter(e => e.count > 1).map(eventKey));
+  events = [...news.reverse(), ...events.filter(e => !again.has(eventKey(e)))].slice(0, keptEvents);
   list($("events"), "event", events, e => e.number, (n, e) => showEvent(Object.assign(n, { event: e }), e, e.namespace ? name(e) : e.name));
   filter();
 }
 async function follow() {
   if (stream || document.hidden) return;
   const mine = stream = new AbortController();
-  let watchdog = setTimeout(() => mine.abort(), silence);
+  let watchdog = setTimeout(() => mine.abort(), streamTimeout);
   try {
     const answer = await get(`events?watch&since=${last}`, "text/event-stream", mine.signal);
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let rest = "", piece; !(piece = await reader.read()).done && !mine.signal.aborted;) {
       clearTimeout(watchdog);
-      watchdog = setTimeout(() => mine.abort(), silence);
+      watchdog = setTimeout(() => mine.abort(), streamTimeout);
       const got = (rest + piece.value).split("\n");
       rest = got.pop();
       const news = got.filter(l => l.startsWith("data: ")).map(l => JSON.parse(l.slice(6)));
       last = news.at(-1)?.number ?? last;
-      if (news.length) showEvents(news.filter(e => e.kind !== "Agent")); // which says that some are lost
+      if (news.length) showEvents(news.filter(e => e.kind !== "Agent")); // those report lost events
     }
   } catch (e) {
-    show($("eventsCard"), e.status !== 404); // an agent may have none
+    show($("eventsCard"), e.status !== 404); // the agent may have no events
   } finally {
     clearTimeout(watchdog);
     mine.abort();
-    if (stream === mine) stream = undefined; // the next poll follows on
+    if (stream === mine) stream = undefined; // the next poll opens a new stream
   }
 }
 
@@ -249,39 +249,39 @@ function filter() {
     wrong += podLevel(p) === "bad";
   }
   for (const n of $("events").children) show(n, hit(name(n.event), n.event.reason, n.event.message, n.event.type));
-  put($("count"), (terms.length ? `${shown} of ` : "") + count(rows().length, "pod") + (wrong ? `, ${wrong} wrong` : ""));
-  put($("none"), shown || !now ? "" : terms.length ? "No pod is like that." : "There are no pods.");
+  setText($("count"), (terms.length ? `${shown} of ` : "") + count(rows().length, "pod") + (wrong ? `, ${wrong} with problems` : ""));
+  setText($("none"), shown || !now ? "" : terms.length ? "No pod matches the filter." : "There are no pods.");
   document.title = (wrong ? `(${wrong}) ` : "") + $("node").textContent;
 }
 
-// say tells who can't see it what is in another state than before.
-function say(states) {
-  const was = seen ?? states, news = [...states].filter(([k, v]) => was.get(k) !== v).map(([k, v]) => `${k}: ${v}`);
-  for (const k of was.keys()) if (!states.has(k)) news.push(`${k}: gone`);
-  seen = states;
-  if (news.length) put($("say"), (news.length > 4 ? `${news.length} changes: ` : "") + news.slice(0, 4).join("; "));
+// announce reports changes of states to screen readers.
+function announce(states) {
+  const was = announced ?? states, news = [...states].filter(([k, v]) => was.get(k) !== v).map(([k, v]) => `${k}: ${v}`);
+  for (const k of was.keys()) if (!states.has(k)) news.push(`${k}: removed`);
+  announced = states;
+  if (news.length) setText($("announcement"), (news.length > 4 ? `${news.length} changes: ` : "") + news.slice(0, 4).join("; "));
 }
-function answered(s) {
+function showStatus(s) {
   now = Date.parse(s.now);
-  if (started !== s.agent.started) { // another life, whose events have numbers of their own
+  if (started !== s.agent.started) { // the agent was restarted: event numbers start again
     stream?.abort();
     [started, events, last, stream] = [s.agent.started, [], 0, undefined];
     $("events").replaceChildren();
   }
   for (const p of s.pods) p.containers ??= [];
-  const managers = s.managers.map(m => ["manager " + m.name, m.ok ? "fine" : "not well"]);
-  say(new Map([["node", showNode(s)], ...managers, ...s.pods.map(p => ["pod " + name(p), p.state])]));
+  const managers = s.managers.map(m => ["manager " + m.name, m.ok ? "healthy" : "unhealthy"]);
+  announce(new Map([["node", showNode(s)], ...managers, ...s.pods.map(p => ["pod " + name(p), p.state])]));
   showPods(s.pods);
-  put($("live"), "live · " + clock(s.now));
+  setText($("live"), "live · " + clock(s.now));
   show($("banner"), false);
   failures = 0;
   follow();
 }
-function silent(e) {
+function showUnreachable(e) {
   if (!failures++) since = Date.now();
   const why = e.name === "TimeoutError" ? "no answer in time" : e.message;
-  put($("bannerText"), `The agent does not answer since ${clock(since)} (${why}).` + (now ? ` Shown is its state of ${clock(now)}.` : ""), 400);
-  put($("live"), now ? `as of ${clock(now)}` : "not connected");
+  setText($("bannerText"), `The agent has not answered since ${clock(since)} (${why}).` + (now ? ` This page shows its state at ${clock(now)}.` : ""), 400);
+  setText($("live"), now ? `as of ${clock(now)}` : "not connected");
   show($("banner"), true);
 }
 async function poll() {
@@ -289,28 +289,28 @@ async function poll() {
   if (polling || document.hidden || $("ask").open) return;
   polling = true;
   try {
-    answered(await (await get("status")).json());
+    showStatus(await (await get("status")).json());
   } catch (e) {
-    e.status === 401 ? askToken() : silent(e);
+    e.status === 401 ? askToken() : showUnreachable(e);
   } finally {
     polling = false;
-    timer = setTimeout(poll, Math.min(period * 2 ** failures, slowest));
+    timer = setTimeout(poll, Math.min(period * 2 ** failures, maxPeriod));
   }
 }
-function keep(text) {
+function setToken(text) {
   sessionStorage.setItem("token", token = text);
   show($("forget"), text !== "");
 }
 function askToken() {
-  put($("askText"), token ? "The agent refuses the one that was given." : "It is kept until this tab is closed.");
-  keep("");
+  setText($("askText"), token ? "The agent refused the token." : "The token is kept until this tab is closed.");
+  setToken("");
   $("ask").showModal();
 }
 
 $("filter").oninput = filter;
-$("forget").onclick = () => { keep(""); location.reload(); };
-$("tokenForm").onsubmit = e => { e.preventDefault(); keep($("token").value); e.target.reset(); $("ask").close(); };
+$("forget").onclick = () => { setToken(""); location.reload(); };
+$("tokenForm").onsubmit = e => { e.preventDefault(); setToken($("token").value); e.target.reset(); $("ask").close(); };
 $("again").onclick = $("ask").onclose = window.ononline = poll;
 document.onvisibilitychange = () => document.hidden ? stream?.abort() : poll();
-keep(token);
+setToken(token);
 poll();

@@ -22,10 +22,10 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 )
 
-// shots is the folder that pictures of the page are kept in, if it is set.
+// shots is the folder for screenshots of the page. Empty means none.
 const shots = "KUBEPARTS_SHOTS"
 
-// look keeps a picture of the page, for who wants to see it.
+// look saves a screenshot of the page, if a folder is set.
 func (b *tab) look(name string) {
 	b.t.Helper()
 	dir := os.Getenv(shots)
@@ -45,7 +45,7 @@ func openPage(t *testing.T, a *canned, width, height int) *tab {
 	return b
 }
 
-// polled waits until the page has shown what the agent says from now on.
+// polled waits until the page has shown a status that is newer than this call.
 func (b *tab) polled(a *canned) {
 	b.t.Helper()
 	before, live := a.asked.Load(), eval[string](b, `document.getElementById("live").textContent`)
@@ -58,7 +58,7 @@ func (b *tab) polled(a *canned) {
 	b.wait(fmt.Sprintf(`document.getElementById("live").textContent !== %q`, live))
 }
 
-func TestE2EPageShowsWhatTheAgentSays(t *testing.T) {
+func TestE2EPage_ShowsTheStatus(t *testing.T) {
 	a := newAgent(t)
 	b := openPage(t, a, 1400, 1000)
 	text := func(selector string) string {
@@ -75,7 +75,7 @@ func TestE2EPageShowsWhatTheAgentSays(t *testing.T) {
 	require.Contains(t, text("#signals"), "7.0 GiB of 100 GiB free")
 	require.Contains(t, text("#signals"), "evicts below 10% (786 MiB) after 1 min 30 s")
 	require.Contains(t, text("#signals"), "crossed for 3 min")
-	require.Contains(t, text("#signals"), "not known")
+	require.Contains(t, text("#signals"), "unknown")
 
 	rows := eval[[]string](b, `[...document.querySelectorAll("#podTable tr.row")].map(r => [...r.cells].map(c => c.innerText).join("|"))`)
 	require.Len(t, rows, 7)
@@ -88,7 +88,7 @@ func TestE2EPageShowsWhatTheAgentSays(t *testing.T) {
 	} {
 		require.Regexp(t, want, rows[i])
 	}
-	// It is the newest that comes first, and a Warning has another sign.
+	// The newest event is first, and a Warning has a different mark.
 	require.Contains(t, eval[string](b, `document.querySelector("#events li").innerText`), "default/web")
 	require.Contains(t, eval[string](b, `document.querySelector("#events li[data-level=warn]").innerText`), hostile[:40])
 	a.events.Add(api.Event{Type: "Warning", Reason: "Unhealthy", Message: "news", Kind: "Pod", Namespace: "default", Name: "search"})
@@ -98,14 +98,14 @@ func TestE2EPageShowsWhatTheAgentSays(t *testing.T) {
 
 	eval[any](b, `document.getElementById("filter").focus()`)
 	b.write("search RUNNING")
-	require.Equal(t, "1 of 7 pods, 1 wrong", text("#count"))
+	require.Equal(t, "1 of 7 pods, 1 with problems", text("#count"))
 	require.Equal(t, 1, eval[int](b, `[...document.querySelectorAll("#podTable tbody")].filter(n => !n.hidden).length`))
 	b.write(" nothing is like this")
-	require.Equal(t, "No pod is like that.", text("#none"))
+	require.Equal(t, "No pod matches the filter.", text("#none"))
 	require.Empty(t, b.complaints())
 }
 
-func TestE2EPageTakesNothingForMarkup(t *testing.T) {
+func TestE2EPage_InterpretsNoTextAsMarkup(t *testing.T) {
 	a := newAgent(t)
 	a.change(func(s *api.Status) {
 		s.Node.Name, s.Runtime.Name, s.Agent.Version = hostile, hostile, hostile
@@ -117,14 +117,14 @@ func TestE2EPageTakesNothingForMarkup(t *testing.T) {
 		c := &p.Containers[0]
 		c.Name, c.Image, c.State, c.Kind = hostile, hostile, hostile, hostile
 		c.Probes = []api.Probe{{Kind: hostile, Result: hostile, Output: hostile}}
-		s.Pods = append(s.Pods, *p) // what can't be, the same UID twice
+		s.Pods = append(s.Pods, *p) // impossible: the same UID twice
 		s.Pods[1].Containers, s.Pods[1].Events = nil, nil
 	})
 	b := openTab(t, 360, 740)
 	b.open(a.start(kubeletapi.Access{}))
 	b.wait(`document.querySelectorAll("#podTable tbody").length === 8`)
 	eval[any](b, `document.querySelectorAll("#podTable .open").forEach(e => e.click())`)
-	b.wait(`document.querySelector("#podTable").innerText.includes("There is no explanation: no such pod")`)
+	b.wait(`document.querySelector("#podTable").innerText.includes("could not load the explanation: no such pod")`)
 	eval[any](b, `document.querySelectorAll("#podTable details").forEach(e => { e.open = true })`)
 	b.wait(`document.querySelector("#podTable pre[role=region]").innerText.includes("GET /healthz")`)
 	b.polled(a)
@@ -139,7 +139,7 @@ func TestE2EPageTakesNothingForMarkup(t *testing.T) {
 	}
 }
 
-func TestE2EPageWithoutAMouse(t *testing.T) {
+func TestE2EPage_WorksWithTheKeyboard(t *testing.T) {
 	b := openPage(t, newAgent(t), 1400, 1000)
 	focus := func() string {
 		return eval[string](b, `(document.activeElement.innerText || document.activeElement.id).trim().split("\n")[0]`)
@@ -157,11 +157,11 @@ func TestE2EPageWithoutAMouse(t *testing.T) {
 	}
 	require.Equal(t, []string{"Skip to the pods", "filter", "default/orders", "default/search"}, order)
 
-	// Both keys open a row and close it.
+	// Both keys open and close a row.
 	for _, key := range []string{"Enter", " "} {
 		b.press(key)
 		b.wait(`document.activeElement.getAttribute("aria-expanded") === "true"`)
-		b.wait(`document.getElementById(document.activeElement.getAttribute("aria-controls")).innerText.includes("number 2 of 6 to be evicted")`)
+		b.wait(`document.getElementById(document.activeElement.getAttribute("aria-controls")).innerText.includes("number 2 of 6 in the eviction order")`)
 		b.press(key)
 		b.wait(`document.activeElement.getAttribute("aria-expanded") === "false"`)
 		require.True(t, eval[bool](b, `document.getElementById(document.activeElement.getAttribute("aria-controls")).hidden`))
@@ -188,7 +188,7 @@ func TestE2EPageWithoutAMouse(t *testing.T) {
 	require.Empty(t, b.complaints())
 }
 
-func TestE2EPageUpdatesInPlace(t *testing.T) {
+func TestE2EPage_UpdatesInPlace(t *testing.T) {
 	a := newAgent(t)
 	b := openPage(t, a, 1400, 1000)
 	const painted = `new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))`
@@ -196,7 +196,7 @@ func TestE2EPageUpdatesInPlace(t *testing.T) {
 	eval[any](b, `window.shift = [], new PerformanceObserver(l => l.getEntries().forEach(e => shift.push(...e.sources.map(s => (s.node.outerHTML ?? s.node.data).slice(0, 120) + JSON.stringify([s.previousRect, s.currentRect]))))).observe({type: "layout-shift", buffered: false}), 0`)
 	eval[any](b, `window.kept = row("web"), kept.querySelector(".open").focus()`)
 
-	// Figures change, and nothing moves.
+	// Values change, and nothing moves.
 	a.change(func(s *api.Status) {
 		for i := range s.Pods {
 			if u := s.Pods[i].Usage; u != nil {
@@ -210,9 +210,9 @@ func TestE2EPageUpdatesInPlace(t *testing.T) {
 	require.Contains(t, eval[string](b, `row("web").innerText`), "3.99")
 	eval[any](b, painted)
 	require.Empty(t, eval[[]string](b, "shift"), "what has moved")
-	require.Empty(t, eval[string](b, `document.getElementById("say").textContent`), "figures are no news")
+	require.Empty(t, eval[string](b, `document.getElementById("announcement").textContent`), "figures are no news")
 
-	// What is wrong now does not move while it has the focus, is told, and stays open.
+	// A row whose pod fails does not move while it has the focus, is announced, and stays open.
 	b.press("Enter")
 	b.wait(`kept.innerText.includes("number 2 of 6")`)
 	eval[any](b, `kept.querySelector("details[data-t=log]").open = true`)
@@ -230,29 +230,29 @@ func TestE2EPageUpdatesInPlace(t *testing.T) {
 	a.mu.Unlock()
 	b.wait(`kept.innerText.startsWith("CrashLoopBackOff")`)
 	b.wait(`kept.innerText.includes("one more line")`)
-	require.Equal(t, "manager runtime: not well; pod default/web: CrashLoopBackOff", eval[string](b, `document.getElementById("say").textContent`))
+	require.Equal(t, "manager runtime: unhealthy; pod default/web: CrashLoopBackOff", eval[string](b, `document.getElementById("announcement").textContent`))
 	require.Equal(t, before, eval[int](b, index), "it has the focus")
 	require.True(t, eval[bool](b, `document.activeElement === kept.querySelector(".open")`))
 	require.True(t, eval[bool](b, `kept.isConnected && document.activeElement.getAttribute("aria-expanded") === "true"`))
 	require.Equal(t, 5, eval[int](b, `kept.querySelector("pre[role=region]").scrollTop`), "where its reader is")
 	require.Contains(t, eval[string](b, `document.getElementById("managers").innerText`), "connection refused")
 
-	// Without the focus it goes where it belongs, as the same element.
+	// Without the focus, the same element moves to its sorted position.
 	eval[any](b, `document.activeElement.blur()`)
 	b.wait(index + ` === 1`)
 	require.True(t, eval[bool](b, `!kept.querySelector("[data-t=detail]").hidden`))
 	require.Equal(t, 5, eval[int](b, `kept.querySelector("pre[role=region]").scrollTop`), "where its reader is")
 
-	// What has the focus and is gone hands it on.
+	// A removed row passes its focus on.
 	eval[any](b, `row("cache").querySelector(".open").focus()`)
 	a.change(func(s *api.Status) { s.Pods = append(s.Pods[:1:1], s.Pods[2:]...) })
 	b.wait(`document.querySelectorAll("#podTable tbody").length === 6`)
 	require.Equal(t, "BUTTON", eval[string](b, "document.activeElement.tagName"))
-	require.Equal(t, "pod default/cache: gone", eval[string](b, `document.getElementById("say").textContent`))
+	require.Equal(t, "pod default/cache: removed", eval[string](b, `document.getElementById("announcement").textContent`))
 	require.Empty(t, b.complaints())
 }
 
-func TestE2EPageOfAnAgentThatGoesAndComesBack(t *testing.T) {
+func TestE2EPage_ReconnectsToARestartedAgent(t *testing.T) {
 	a := newAgent(t)
 	b := openPage(t, a, 1400, 1000)
 	require.False(t, eval[bool](b, `document.getElementById("banner").checkVisibility()`))
@@ -261,7 +261,7 @@ func TestE2EPageOfAnAgentThatGoesAndComesBack(t *testing.T) {
 	a.stop()
 	b.wait(`document.getElementById("banner").checkVisibility()`)
 	banner := `document.getElementById("bannerText").innerText`
-	require.Regexp(t, `^The agent does not answer since \d\d:\d\d:\d\d \(.+\)\. Shown is its state of \d\d:\d\d:\d\d\.$`, eval[string](b, banner))
+	require.Regexp(t, `^The agent has not answered since \d\d:\d\d:\d\d \(.+\)\. This page shows its state at \d\d:\d\d:\d\d\.$`, eval[string](b, banner))
 	require.Regexp(t, `^as of`, eval[string](b, `document.getElementById("live").innerText`))
 	require.Contains(t, eval[string](b, `row("orders").innerText`), "CrashLoopBackOff", "it shows what it knows")
 	require.Equal(t, "alert", eval[string](b, `document.getElementById("banner").getAttribute("role")`))
@@ -276,7 +276,7 @@ func TestE2EPageOfAnAgentThatGoesAndComesBack(t *testing.T) {
 	b.wait(`document.querySelectorAll("#events li").length === 8`)
 	require.True(t, eval[bool](b, "window.same"), "it was not loaded again")
 
-	// A tab that nobody sees asks nothing, and asks at once when it is seen.
+	// A hidden tab sends no requests, and sends one as soon as it is visible.
 	eval[any](b, `Object.defineProperty(document, "hidden", { get: () => window.away, configurable: true }), window.away = true, document.dispatchEvent(new Event("visibilitychange"))`)
 	b.wait(`!stream && !polling`)
 	asked := a.asked.Load()
@@ -292,7 +292,7 @@ func TestE2EPageOfAnAgentThatGoesAndComesBack(t *testing.T) {
 	b.wait(`!!stream`)
 }
 
-func TestE2EPageAsksForTheToken(t *testing.T) {
+func TestE2EPage_PromptsForTheToken(t *testing.T) {
 	a := newAgent(t)
 	token := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(token, []byte("secret\n"), 0o600))
@@ -304,7 +304,7 @@ func TestE2EPageAsksForTheToken(t *testing.T) {
 	require.Empty(t, b.contrasts())
 	b.write("wrong")
 	b.press("Enter")
-	b.wait(`document.getElementById("askText").innerText.includes("refuses")`)
+	b.wait(`document.getElementById("askText").innerText.includes("refused")`)
 	b.write("secret")
 	b.press("Enter")
 	b.wait(`document.querySelectorAll("#podTable tbody").length === 7`)
@@ -320,7 +320,7 @@ func TestE2EPageAsksForTheToken(t *testing.T) {
 	b.wait(`document.readyState === "complete" && document.getElementById("ask").open`)
 }
 
-// contrasts are the texts that are hard to read: WCAG's AA asks for 4.5.
+// contrasts returns the texts whose contrast is below 4.5, the minimum of WCAG AA.
 func (b *tab) contrasts() []string {
 	b.t.Helper()
 	return eval[[]string](b, `(() => {
@@ -347,7 +347,7 @@ func (b *tab) contrasts() []string {
 	})()`)
 }
 
-func TestE2EPageOnEveryScreen(t *testing.T) {
+func TestE2EPage_FitsEveryScreen(t *testing.T) {
 	a := newAgent(t)
 	a.change(func(s *api.Status) {
 		p := s.Pods[1]
@@ -387,9 +387,9 @@ func TestE2EPageOnEveryScreen(t *testing.T) {
 	require.Empty(t, b.complaints())
 }
 
-// TestE2EPageIsRead asks for what a screen reader is told, with the table as a table
-// and with its rows as cards.
-func TestE2EPageIsRead(t *testing.T) {
+// TestE2EPage_Accessibility checks the accessibility tree, with the pods as a table and as
+// cards.
+func TestE2EPage_Accessibility(t *testing.T) {
 	b := openPage(t, newAgent(t), 1400, 1000)
 	for _, width := range []int{1400, 360} {
 		b.size(width, 900)
@@ -411,7 +411,7 @@ func TestE2EPageIsRead(t *testing.T) {
 		require.Len(t, names["banner"], 1)
 		require.Len(t, names["main"], 1)
 		require.Len(t, names["contentinfo"], 1)
-		require.Equal(t, []string{"Problems of manifests", "Managers", "Pressures", "Pods", "Events"}, names["region"])
+		require.Equal(t, []string{"Problems with manifests", "Managers", "Eviction signals", "Pods", "Events"}, names["region"])
 		require.Equal(t, []string{"Pods"}, names["table"])
 		require.Len(t, names["row"], 8, "a head and seven pods")
 		require.Len(t, names["columnheader"], 10)
@@ -426,12 +426,12 @@ func TestE2EPageIsRead(t *testing.T) {
 	}
 	require.Equal(t, "7.0 GiB of 100 GiB free, below a threshold", eval[string](b, `document.querySelector(".meter").getAttribute("aria-valuetext")`))
 	require.Equal(t, "93", eval[string](b, `document.querySelector(".meter").getAttribute("aria-valuenow")`))
-	require.Contains(t, eval[string](b, `document.getElementById("managers").textContent`), "runtime is fine")
+	require.Contains(t, eval[string](b, `document.getElementById("managers").textContent`), "runtime is healthy")
 }
 
-// TestE2EPageOfAnAgent opens the page of the real thing, with its embedded runtime and
+// TestE2EPage_OfTheRealAgent opens the page of the real agent, with its embedded runtime and
 // sample pods.
-func TestE2EPageOfAnAgent(t *testing.T) {
+func TestE2EPage_OfTheRealAgent(t *testing.T) {
 	dir := t.TempDir()
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "..").CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -466,7 +466,7 @@ func TestE2EPageOfAnAgent(t *testing.T) {
 	require.Empty(t, b.complaints())
 }
 
-// lockedBuffer is one that is written while it is read.
+// lockedBuffer is a buffer that may be written and read concurrently.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

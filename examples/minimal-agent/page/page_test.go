@@ -36,7 +36,7 @@ func (noPods) PlanEviction(context.Context) (eviction.Decision, error) {
 	return eviction.Decision{}, nil
 }
 
-// ask asks a handler for a path. Headers are a name and a value in turn.
+// ask sends a request to a handler. Headers are names and values in turn.
 func ask(t *testing.T, h http.Handler, method, path string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), method, path, nil)
@@ -47,7 +47,7 @@ func ask(t *testing.T, h http.Handler, method, path string, headers ...string) *
 	return w
 }
 
-func TestPageIsOneDocument(t *testing.T) {
+func TestPage_IsOneDocument(t *testing.T) {
 	w := ask(t, page.Handler(), http.MethodGet, "/")
 	require.Equal(t, http.StatusOK, w.Code)
 	require.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
@@ -70,7 +70,7 @@ func TestPageIsOneDocument(t *testing.T) {
 	}
 }
 
-func TestPolicyNamesWhatIsInTheDocument(t *testing.T) {
+func TestPolicy_HasTheHashesOfStyleAndScript(t *testing.T) {
 	w := ask(t, page.Handler(), http.MethodGet, "/")
 	directives := map[string]string{}
 	for d := range strings.SplitSeq(w.Header().Get("Content-Security-Policy"), "; ") {
@@ -90,7 +90,7 @@ func TestPolicyNamesWhatIsInTheDocument(t *testing.T) {
 	require.Equal(t, want, directives)
 }
 
-func TestPageIsAskedAfter(t *testing.T) {
+func TestPage_IsRevalidated(t *testing.T) {
 	h := page.Handler()
 	etag := ask(t, h, http.MethodGet, "/").Header().Get("ETag")
 	require.Regexp(t, `^"[^"]+"$`, etag)
@@ -102,7 +102,7 @@ func TestPageIsAskedAfter(t *testing.T) {
 	require.Equal(t, http.StatusOK, ask(t, h, http.MethodGet, "/", "If-None-Match", `"another"`).Code)
 }
 
-func TestHead(t *testing.T) {
+func TestPage_Head(t *testing.T) {
 	h := page.Handler()
 	get, head := ask(t, h, http.MethodGet, "/"), ask(t, h, http.MethodHead, "/")
 	require.Equal(t, http.StatusOK, head.Code)
@@ -110,7 +110,7 @@ func TestHead(t *testing.T) {
 	require.Equal(t, get.Header(), head.Header())
 }
 
-func TestNothingElseIsThere(t *testing.T) {
+func TestPage_ServesNoOtherPath(t *testing.T) {
 	served := mounted(t, kubeletapi.Config{Agent: noPods{}, Page: page.Handler()})
 	for _, path := range []string{"/page.js", "/page.css", "/index.html", "/favicon.ico", "/x/", "/configz"} {
 		require.Equal(t, http.StatusNotFound, ask(t, page.Handler(), http.MethodGet, path).Code, path)
@@ -132,9 +132,8 @@ func mounted(t *testing.T, cfg kubeletapi.Config) http.Handler {
 	return s.Handler()
 }
 
-// TestWhoGetsThePage asks a server for it: who has no token, and who thinks that this
-// machine has another name.
-func TestWhoGetsThePage(t *testing.T) {
+// TestPage_Access requests the page with and without a token, and with another host name.
+func TestPage_Access(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(token, []byte("secret"), 0o600))
 	for name, test := range map[string]struct {
@@ -180,8 +179,8 @@ func TestWhoGetsThePage(t *testing.T) {
 	}
 }
 
-// TestSourcesAreShort keeps the page readable without tools.
-func TestSourcesAreShort(t *testing.T) {
+// TestPage_SourcesAreShort keeps the page readable without tools.
+func TestPage_SourcesAreShort(t *testing.T) {
 	total := 0
 	for _, name := range []string{"page.html", "page.css", "page.js"} {
 		data, err := os.ReadFile(name)

@@ -1,4 +1,4 @@
-// Package settings is the command line of minimal-agent and its configuration file.
+// Package settings reads the command line and the configuration file of minimal-agent.
 package settings
 
 import (
@@ -21,36 +21,37 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// Settings are what the configuration file and the command line say: the kubelet's settings,
-// and those that only the command line has.
+// Settings are the values of the configuration file and the command line: the kubelet's
+// settings, and those that have a flag only.
 type Settings struct {
 	kubeletconfig.Settings
-	// ConfigFile is the file that --config names, and Notes are what a reader of the
-	// program's first lines should know of it.
+	// ConfigFile is the file of --config. Notes are remarks about it that are not errors, such
+	// as fields that are ignored; the program prints them when it starts.
 	ConfigFile string
 	Notes      []kubeletconfig.Problem
 
 	NodeName, AgentName string
-	// RootDir is the folder of the agent's files. Empty: a temporary one.
+	// RootDir is the folder for the agent's files. Empty means a temporary folder.
 	RootDir string
-	// TokenFile has the token that requests must bring.
+	// TokenFile is the file with the token that HTTP clients must send.
 	TokenFile string
-	// StopPods has the pods end with the agent. TakeOver treats all pods of the runtime as
-	// the agent's.
+	// StopPods stops all pods when the agent exits. TakeOver treats all pods in the runtime
+	// as pods of this agent.
 	StopPods, TakeOver bool
-	// DeadPerContainer and DeadAll are how many ended containers are kept, of one container
-	// and in all. -1: no limit.
+	// DeadPerContainer and DeadAll are how many exited containers are kept, of each container
+	// and in total. -1 means no limit.
 	DeadPerContainer, DeadAll int
 
-	// Listen is the address of the HTTP server, and Access decides who may ask it.
+	// Listen is the address of the HTTP server, and Access its certificate and token.
 	Listen string
 	Access kubeletapi.Access
-	// Policy is what the kubelet's settings mean for the managers.
+	// Policy has the kubelet's settings in the form that the managers take.
 	Policy kubeletconfig.Policies
 }
 
-// Parse reads the command line and the file that it names; the command line wins. The error
-// reports every problem with the values at once. The text that --help asks for goes to usage.
+// Parse reads the command line and the file of --config. Flags override the file. The error
+// reports every problem with the values at once. With --help, Parse writes the help text to
+// usage and returns [flag.ErrHelp].
 func Parse(args []string, usage io.Writer) (Settings, error) {
 	o := Settings{Settings: kubeletconfig.Default()}
 	given, err := o.parse(args, usage)
@@ -63,7 +64,7 @@ func Parse(args []string, usage io.Writer) (Settings, error) {
 			return o, err
 		}
 		o = Settings{Settings: file.Settings, Notes: file.Notes}
-		// The flags again, over what the file says: those that are not given leave it.
+		// Parse the flags again, so that they override the values of the file.
 		if given, err = o.parse(args, usage); err != nil {
 			return o, err
 		}
@@ -74,16 +75,16 @@ func Parse(args []string, usage io.Writer) (Settings, error) {
 	return o, o.validate(given)
 }
 
-// parse reads the flags into o and returns the fields of the configuration that
-// were given, with their flags.
+// parse reads the flags into o. It returns the configuration fields that args set, with the
+// flag that set each.
 func (o *Settings) parse(args []string, usage io.Writer) (given map[string]string, err error) {
 	flags := flag.NewFlagSet("minimal-agent", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // commands.Program reports what is wrong, once
+	flags.SetOutput(io.Discard) // commands.Program prints the error
 	fields := o.register(flags)
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		flags.SetOutput(usage)
-		fmt.Fprintln(usage, "minimal-agent runs the pods of a folder of manifests on a CRI runtime. Its flags:")
+		fmt.Fprintln(usage, "minimal-agent run runs the pods of a folder of manifests on a CRI runtime. Flags:")
 		flags.PrintDefaults()
 		return nil, err
 	case err != nil:
@@ -101,7 +102,7 @@ func (o *Settings) parse(args []string, usage io.Writer) (given map[string]strin
 	return given, nil
 }
 
-// complete fills in what depends on the machine, and what the settings mean.
+// complete sets the defaults that depend on the host, and the values that other settings determine.
 func (o *Settings) complete() error {
 	if o.NodeName == "" {
 		name, err := os.Hostname()
@@ -125,11 +126,12 @@ func (o *Settings) complete() error {
 	}
 	o.Listen = net.JoinHostPort(o.Address, strconv.Itoa(int(o.Port)))
 	o.Access = kubeletapi.Access{CertFile: o.TLSCertFile, KeyFile: o.TLSPrivateKeyFile, TokenFile: o.TokenFile}
-	o.Policy, _ = o.Policies() // validate reports what is wrong with the settings
+	o.Policy, _ = o.Policies() // validate reports the errors
 	return nil
 }
 
-// validate says what is wrong, of a setting by the name of its flag if that was given.
+// validate reports every invalid setting, by the name of its flag if the flag was used. given
+// is the result of parse.
 func (o *Settings) validate(given map[string]string) error {
 	var errs []error
 	for _, problem := range validation.IsDNS1123Subdomain(o.NodeName) {
@@ -143,10 +145,10 @@ func (o *Settings) validate(given map[string]string) error {
 	}
 	if o.StopPods && (o.ShutdownGracePeriod.Duration > 0 || slices.ContainsFunc(o.ShutdownGracePeriodByPodPriority,
 		func(p kubeletconfig.ShutdownGracePeriodByPodPriority) bool { return p.ShutdownGracePeriodSeconds > 0 })) {
-		errs = append(errs, errors.New("--stop-pods and --shutdown-grace-period, or shutdownGracePeriod: want one of them"))
+		errs = append(errs, errors.New("--stop-pods and --shutdown-grace-period (or shutdownGracePeriod in the configuration file) cannot be used together"))
 	}
 	if o.PodLogsDir != "" && !o.TakeOver {
-		errs = append(errs, errors.New("podLogsDir requires --take-over, because logs there of pods that are not this agent's are removed"))
+		errs = append(errs, errors.New("podLogsDir requires --take-over, because the agent deletes the logs of pods that are not its own in that folder"))
 	}
 	for _, p := range o.Check() {
 		if name, ok := given[p.Field]; ok {
@@ -157,8 +159,9 @@ func (o *Settings) validate(given map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// FolderPeriod returns how often the folder of manifests is read again. Zero: the source
-// decides, because the kubelet's default is right only where the folder can be watched.
+// FolderPeriod returns the interval at which the folder of manifests is read again. Zero leaves
+// the interval to the source, because the kubelet's default suits only folders that can be
+// watched.
 func (o *Settings) FolderPeriod() time.Duration {
 	if o.FileCheckFrequency == kubeletconfig.Default().FileCheckFrequency {
 		return 0
@@ -166,7 +169,7 @@ func (o *Settings) FolderPeriod() time.Duration {
 	return o.FileCheckFrequency.Duration
 }
 
-// Flags returns the names of all flags, with their dashes.
+// Flags returns the names of all flags of the command run, each with two leading dashes.
 func Flags() (all []string) {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	new(Settings).register(flags)
@@ -174,8 +177,8 @@ func Flags() (all []string) {
 	return all
 }
 
-// Dump returns the configuration that the arguments make, as a file that says all of it. What
-// only flags say is a comment.
+// Dump returns the configuration that Parse reads from args, as a KubeletConfiguration file with
+// every field. Settings that have a flag only are in a comment.
 func Dump(args []string) ([]byte, error) {
 	o, err := Parse(args, io.Discard)
 	if err != nil {

@@ -23,7 +23,7 @@ func configFile(t *testing.T, text string) string {
 	return file
 }
 
-func TestFlagsThatAreGivenWinOverTheFile(t *testing.T) {
+func TestParse_FlagsOverrideTheFile(t *testing.T) {
 	t.Parallel()
 	file := configFile(t, `
 maxPods: 20
@@ -35,7 +35,7 @@ cgroupRoot: /node
 evictionHard: {memory.available: 1Gi}
 registerNode: true
 `)
-	// Before and behind: the place of --config does not matter.
+	// The position of --config among the flags does not matter.
 	o, err := settings.Parse([]string{"--max-pods", "30", "--config", file, "--image-gc-low-threshold", "50", "--cgroup-parent="}, io.Discard)
 	require.NoError(t, err)
 	require.EqualValues(t, 30, o.MaxPods)
@@ -55,23 +55,23 @@ registerNode: true
 	require.Empty(t, o.Policy.Eviction.Thresholds)
 }
 
-func TestProblemsOfFlagsAndFileHaveTheirNames(t *testing.T) {
+func TestParse_ErrorsNameTheFlagOrField(t *testing.T) {
 	t.Parallel()
 	_, err := settings.Parse([]string{"--config", configFile(t, "maxPod: 3\nport: -1\n")}, io.Discard)
 	require.ErrorContains(t, err, "kubelet.yaml: line 3: maxPod: unknown field")
 	require.ErrorContains(t, err, "kubelet.yaml: line 4: port: -1: want 0 to 65535")
 	_, err = settings.Parse([]string{"--config", configFile(t, "cgroupDriver: systemd\n"), "--cgroup-parent", "/"}, io.Discard)
-	require.ErrorContains(t, err, "cgroupDriver: systemd: cgroups of pods need cgroupfs")
+	require.ErrorContains(t, err, "cgroupDriver: systemd: pod cgroups require cgroupfs")
 	_, err = settings.Parse([]string{"--config", "/not/there"}, io.Discard)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func TestEachFlagRefusesNonsense(t *testing.T) {
+func TestParse_EachFlagRejectsInvalidValues(t *testing.T) {
 	t.Parallel()
 	cases := map[string][]string{
-		"--manifests":                             nil, // a folder may come later
-		"--root-dir":                              nil, // see TestStartupErrorsNameWhatIsWrong
-		"--token-file":                            nil, // and TestBadFlagsOfTheServerAndTheShutdownAreNamed
+		"--manifests":                             nil, // the folder may be created later
+		"--root-dir":                              nil, // see TestStart_ErrorsNameTheirCause
+		"--token-file":                            nil, // and TestParse_ErrorsNameFlagsOfServerAndShutdown
 		"--cluster-domain":                        {"a b", "-x", "Cluster.Local", "x\nnameserver 6.6.6.6"},
 		"--cri-endpoint":                          {"", "tcp://x", "unix://x"},
 		"--manifest-url":                          {"ftp://x", "http://", "x", ":"},
@@ -122,7 +122,7 @@ func TestEachFlagRefusesNonsense(t *testing.T) {
 	require.ElementsMatch(t, settings.Flags(), tried, "each flag has a case")
 }
 
-func TestFolderIsReadAgainAsTheSettingsSay(t *testing.T) {
+func TestFolderPeriod(t *testing.T) {
 	t.Parallel()
 	o := settings.Settings{Settings: kubeletconfig.Default()}
 	require.Zero(t, o.FolderPeriod(), "the source's own")
@@ -130,7 +130,7 @@ func TestFolderIsReadAgainAsTheSettingsSay(t *testing.T) {
 	require.Equal(t, time.Second, o.FolderPeriod())
 }
 
-func TestShutdownIsAsTheSettingsSay(t *testing.T) {
+func TestParse_Shutdown(t *testing.T) {
 	t.Parallel()
 	o, err := settings.Parse([]string{"--shutdown-grace-period", "30s", "--shutdown-grace-period-critical-pods", "10s"}, io.Discard)
 	require.NoError(t, err)
@@ -146,7 +146,7 @@ func TestShutdownIsAsTheSettingsSay(t *testing.T) {
 	require.ErrorContains(t, err, "--stop-pods and --shutdown-grace-period")
 }
 
-func TestBadFlagsOfTheServerAndTheShutdownAreNamed(t *testing.T) {
+func TestParse_ErrorsNameFlagsOfServerAndShutdown(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
 		"--tls-cert-file":                         {"--tls-cert-file", "x"},
@@ -159,7 +159,7 @@ func TestBadFlagsOfTheServerAndTheShutdownAreNamed(t *testing.T) {
 	}
 }
 
-func TestLogsInAFolderOfOthersTakeTakeOver(t *testing.T) {
+func TestParse_PodLogsDirRequiresTakeOver(t *testing.T) {
 	t.Parallel()
 	file := configFile(t, "podLogsDir: /var/log/pods\n")
 	_, err := settings.Parse([]string{"--config", file}, io.Discard)
@@ -169,7 +169,7 @@ func TestLogsInAFolderOfOthersTakeTakeOver(t *testing.T) {
 	require.Equal(t, "/var/log/pods", o.PodLogsDir)
 }
 
-func TestThresholdsAreTheKubeletsUnlessSaidOtherwise(t *testing.T) {
+func TestParse_EvictionThresholds(t *testing.T) {
 	t.Parallel()
 	o, err := settings.Parse([]string{"--node-name", "n"}, io.Discard)
 	require.NoError(t, err)
@@ -202,7 +202,7 @@ func TestThresholdsAreTheKubeletsUnlessSaidOtherwise(t *testing.T) {
 	}
 }
 
-func TestDumpIsAFileThatMeansTheSame(t *testing.T) {
+func TestDump_IsEquivalentToItsArguments(t *testing.T) {
 	t.Parallel()
 	text, err := settings.Dump([]string{"--max-pods", "7", "--listen", ":80", "--eviction-hard", "memory.available<1Gi", "--take-over"})
 	require.NoError(t, err)

@@ -111,7 +111,7 @@ func (k *kubelet) repeatedRule(t *testing.T, others []judge.Rule[*world]) judge.
 	t.Helper()
 	return judge.Rule[*world]{
 		Name: "first of two values", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "Of a field that is there twice, ours checks the first value and the kubelet the last.",
+		Sentence: "If a field is set twice, ours checks the first value and the kubelet the last.",
 		Explains: func(s scene) bool {
 			if _, ok := refusal(s); !ok && s.Fact != "decode" || !isRepeated(s.World) {
 				return false
@@ -133,7 +133,7 @@ func (k *kubelet) repeatedRule(t *testing.T, others []judge.Rule[*world]) judge.
 func formRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "unknown and repeated fields", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet logs an unknown field, a field that is there twice and a second document, and goes on; ours refuses the file.",
+		Sentence: "The kubelet logs an unknown field, a field that is set twice and a second document, and continues; ours refuses the file.",
 		Explains: func(s scene) bool {
 			if field, ok := strings.CutPrefix(s.Fact, "strict "); ok {
 				return s.Ours == "yes" && notStrict(s.World, field) || s.Kubelet == "logged" && s.Ours == "" && (has(s.OursFacts, "decode") || secondDocument(s.World))
@@ -178,7 +178,7 @@ func formRules() []judge.Rule[*world] {
 func valueRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "null durations", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet refuses null for some durations; ours takes it for a field that is not set, as everywhere.",
+		Sentence: "The kubelet refuses null for some durations; ours treats null as not set for every field.",
 		Explains: func(s scene) bool {
 			null := slices.ContainsFunc(s.World.Lines, func(l line) bool {
 				return (l.Value == "null" || l.Value == "~") && fieldTypes()[l.Name] == reflect.TypeFor[metav1.Duration]()
@@ -187,7 +187,7 @@ func valueRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "YAML scalars", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet takes 1e2 for a whole number and yes for true; ours refuses them.",
+		Sentence: "The kubelet accepts 1e2 as a whole number and yes as true; ours refuses them.",
 		Explains: func(s scene) bool {
 			if s.Fact == "decode" {
 				yes := slices.ContainsFunc(s.World.Lines, func(l line) bool { return l.Value == "yes" && isOurs(l.Name) })
@@ -198,7 +198,7 @@ func valueRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "refused whole", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "A file that only the kubelet accepts sets nothing in ours, and the reverse.",
+		Sentence: "A file that only one of the two accepts sets nothing in the other.",
 		Explains: func(s scene) bool {
 			field, ok := strings.CutPrefix(s.Fact, "value ")
 			switch {
@@ -248,7 +248,7 @@ func isMerged(s scene) bool {
 func defaultsRule() judge.Rule[*world] {
 	return judge.Rule[*world]{
 		Name: "defaults", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "Some defaults differ, because an agent is to be tried out beside other things on a machine: address (127.0.0.1), port (10255), containerRuntimeEndpoint (embedded, and there is auto), podLogsDir (in the agent's own folder), cgroupsPerQOS (false, unless cgroupRoot is set), enableProfilingHandler (false).",
+		Sentence: "Some defaults differ, so that an agent can be tried out on a machine in use: address (127.0.0.1), port (10255), containerRuntimeEndpoint (embedded, and there is auto), podLogsDir (in the agent's own folder), cgroupsPerQOS (false, unless cgroupRoot is set), enableProfilingHandler (false).",
 		Explains: func(s scene) bool {
 			d, ok := map[string][2]string{
 				"value address":                  {`"0.0.0.0"`, `"127.0.0.1"`},
@@ -270,7 +270,7 @@ func defaultsRule() judge.Rule[*world] {
 func checkedRule() judge.Rule[*world] {
 	return judge.Rule[*world]{
 		Name: "values that cannot work", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet takes some values that cannot work, and fails or goes without them when it uses them; ours refuses them with the file.",
+		Sentence: "The kubelet accepts some values that can't work, and fails or ignores them when it uses them; ours refuses the file.",
 		Explains: func(s scene) bool {
 			_, ok := refusal(s)
 			return ok && s.Kubelet == "later" && s.Ours == "yes"

@@ -28,7 +28,7 @@ func ownRules() []judge.Rule[*world] {
 				return false
 			}
 			_, refused := refusal(s)
-			return s.Fact == "text" && s.Ours == "reading the configuration: FILE is longer than 1048576 bytes" ||
+			return s.Fact == "text" && s.Ours == "read configuration: FILE is longer than 1048576 bytes" ||
 				s.Fact == "decode" && s.Kubelet == "" && s.Ours == "refused" || refused && s.Kubelet != "" && s.Ours == ""
 		},
 	}}

@@ -10,22 +10,23 @@ func causesInRuntime() []cause {
 	return []cause{
 		{
 			"sources not ready", waitsForSources, judge.Deliberate,
-			"While a source of pods is not ready, the kubelet enforces limits and removes sandboxes and dead links; here " +
-				"nothing happens, and DeleteAllUnusedContainers returns ErrNotReady.",
+			"While a pod source is not ready, the kubelet enforces limits and removes sandboxes and dead " +
+				"links; ours does nothing, and DeleteAllUnusedContainers returns ErrNotReady.",
 		},
 		{
 			"one snapshot", oneSnapshot, judge.Deliberate,
-			"One snapshot serves the whole pass, and nothing happens without it; the kubelet lists again for each step, " +
-				"and continues after a list that failed.",
+			"Ours uses one snapshot for the whole pass, and does nothing without it; the kubelet lists again " +
+				"for each step, and continues after a list that failed.",
 		},
 		{
 			"no pod", needsPod, judge.Deliberate,
-			"The kubelet removes a container or a sandbox without a pod as if its pod were gone; here such a container " +
-				"belongs to the pod of its sandbox, and what has no pod is left alone.",
+			"The kubelet removes a container or a sandbox without a pod as if its pod did not exist any " +
+				"more; here such a container belongs to the pod of its sandbox, and objects without a pod are " +
+				"kept.",
 		},
 		{
 			"created", createdStays, judge.KubeletDefect,
-			"The kubelet treats a created container as a dead one; here it stays while its pod may start it.",
+			"The kubelet treats a created container as a dead one; ours keeps it while its pod may start it.",
 		},
 		{
 			"unknown states", knownStates, judge.Deliberate,
@@ -33,13 +34,14 @@ func causesInRuntime() []cause {
 		},
 		{
 			"age from the end", ageFromEnd, judge.KubeletDefect,
-			"The age of a dead container counts from its end; in the kubelet it counts from the creation, so that a " +
-				"container that ran for long is never young.",
+			"The age of a dead container counts from its exit; in the kubelet it counts from its creation, " +
+				"so that a container that ran for a long time is never young.",
 		},
 		{
 			"attempts", attemptsTell, judge.KubeletDefect,
-			"The highest attempt is the newest container or sandbox, and creation times decide only between equal ones; in " +
-				"the kubelet they decide alone, although the clock may have been set.",
+			"The container or sandbox with the highest attempt is the newest, and creation times matter only " +
+				"for equal attempts; the kubelet compares only creation times, although the clock may have been " +
+				"set.",
 		},
 		{
 			"no status", noStatus, judge.Deliberate,
@@ -47,19 +49,19 @@ func causesInRuntime() []cause {
 		},
 		{
 			"back-off", backsOff, judge.Deliberate,
-			"The kubelet repeats a failed removal in each pass; here it is repeated after a minute, two, and so on up to 15 minutes.",
+			"The kubelet retries a failed removal in each pass; ours after a minute, two, and so on up to 15 minutes.",
 		},
 		{
 			"failures are errors", failuresAreErrors, judge.Deliberate,
-			"A failed removal is an error of the pass, and in its event; the kubelet only logs it.",
+			"A failed removal is part of the error of the pass and of its event; the kubelet only logs it.",
 		},
 		{
 			"events of reclaims", tellsReclaim, judge.Deliberate,
-			"A failed DeleteAllUnusedContainers makes the event ContainerGCFailed, too; the kubelet only logs the failure.",
+			"A failed DeleteAllUnusedContainers also causes the event ContainerGCFailed; the kubelet only logs the failure.",
 		},
 		{
 			"quiet events", quiets, judge.Deliberate,
-			"The event ContainerGCFailed is made once in ten minutes; the kubelet makes it in each pass that fails.",
+			"The event ContainerGCFailed is recorded at most once in ten minutes; the kubelet records it in each pass that fails.",
 		},
 	}
 }
@@ -69,35 +71,37 @@ func causesInLogs() []cause {
 	return []cause{
 		{
 			"logs apart", logsApart, judge.Deliberate,
-			"The kubelet removes a container's logs and the link to them before the container, and keeps the logs of a " +
-				"container that another client removed; here both go after their container, whoever removed it.",
+			"The kubelet removes a container's logs and the link to them before the container, and keeps the " +
+				"logs of a container that another client removed; ours removes both after the container, " +
+				"whichever client removed it.",
 		},
 		{
 			"folder last", folderLast, judge.Deliberate,
-			"The logs of a pod that is gone or evicted stay until nothing of the pod is left in the runtime; the kubelet " +
-				"removes them at once.",
+			"The logs of a pod that was deleted or evicted are kept until nothing of the pod is left in the " +
+				"runtime; the kubelet removes them at once.",
 		},
 		{
 			"folder names", namedFolders, judge.Deliberate,
-			"The kubelet takes what follows the last underscore of a log folder's name as a UID; here a folder that is not " +
-				"named like a pod's is left alone.",
+			"The kubelet uses what follows the last underscore of a log folder's name as a UID; ours ignores " +
+				"folders whose names are not those of pods.",
 		},
 		{
 			"missing folder", missingFolder, judge.Deliberate,
-			"If there is no folder of pod logs, the kubelet's pass fails; here there is nothing to do.",
+			"If the folder of pod logs does not exist, the kubelet's pass fails; ours has nothing to do.",
 		},
 		{
 			"links despite", linksDespite, judge.KubeletDefect,
-			"If the folder of pod logs cannot be read, the kubelet leaves dead links alone; ours removes them.",
+			"If the folder of pod logs cannot be read, the kubelet keeps dead links; ours removes them.",
 		},
 		{
 			"unreadable links", readsLinks, judge.Deliberate,
-			"If the folder of links cannot be read, the pass fails; the kubelet takes it for empty, and removes no container.",
+			"If the folder of links cannot be read, our pass fails; the kubelet treats it as empty, and removes no container.",
 		},
 		{
 			"links without a status", snapshotTells, judge.Deliberate,
-			"The snapshot tells whether the container of a dead link may write again; the kubelet asks for its status, and " +
-				"removes the link of a running container if that fails.",
+			"Ours uses the snapshot to find out whether the container of a dead link may write again; the " +
+				"kubelet requests the container's status, and removes the link of a running container if that " +
+				"fails.",
 		},
 	}
 }

@@ -62,7 +62,7 @@ func shorten(path string) string {
 	return path
 }
 
-const notReady = "not every source of pods has been read"
+const notReady = "not every pod source has been read"
 
 // faults returns which faults an error names.
 func faults(err error) string {

@@ -12,7 +12,7 @@ import (
 
 // betweenRules are about looks of ours between the kubelet's turns.
 func betweenRules() []judge.Rule[*world] {
-	const sentence = "The kubelet looks every 10 s at figures of up to 30 s. Here the next look comes in a quarter of the time in which a hog could reach a threshold, every 100 ms at most."
+	const sentence = "The kubelet evaluates every 10 s, with measurements up to 30 s old. Ours evaluates again after a quarter of the time in which a fast consumer could reach a threshold, at most once every 100 ms."
 	return []judge.Rule[*world]{
 		{
 			Name: "looks between turns", Class: judge.Deliberate, Doc: doc, Sentence: sentence,

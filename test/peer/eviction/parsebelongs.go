@@ -31,14 +31,14 @@ func (w *settingsWorld) belongs(field, key string) string {
 	_, isHard := w.Hard[key]
 	switch field {
 	case softField:
-		say(w.isRead(softField, key) && w.isBelowHard(key), "%s is not above the hard threshold %s and would never count", valueOf(w.Soft[key]), valueOf(w.hard()[key]))
+		say(w.isRead(softField, key) && w.isBelowHard(key), "%s is not above the hard threshold %s and would have no effect", valueOf(w.Soft[key]), valueOf(w.hard()[key]))
 	case graceField:
 		grace, err := time.ParseDuration(w.Grace[key])
-		say(err == nil && grace == 0, "no grace makes the threshold a hard one: move it to evictionHard")
-		say(!isSoft, "there is no soft threshold of this signal")
+		say(err == nil && grace == 0, "a grace period of 0 makes the threshold a hard one: move it to evictionHard")
+		say(!isSoft, "this signal has no soft threshold")
 	case reclaimField:
 		isRead := w.isRead(hardField, key) || w.isRead(softField, key)
-		say(!isRead && !isHard, "there is no threshold of this signal")
+		say(!isRead && !isHard, "this signal has no threshold")
 		for _, field := range []string{hardField, softField} {
 			t, r := partOf(w.fields()[field][key]), partOf(w.Reclaim[key])
 			text, _ := w.amountRefusal(reclaimField, key, w.Reclaim[key], true)

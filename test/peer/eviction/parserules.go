@@ -27,10 +27,10 @@ func parseRules() (all []judge.Rule[*settingsWorld]) {
 		cause          refusal
 		name, sentence string
 	}{
-		{otherWords, "words of refusals", "Where a number or a duration can't be read, the kubelet has the words of Go's packages; ours says what one looks like."},
-		{endless, "endless exponents", "An amount with an endless exponent is refused, not calculated with."},
-		{mistake, "mistakes", "Settings that can only be mistakes are refused, all at once; [ThresholdSettings.Lenient] accepts them as the kubelet does."},
-		{pairsNamed, "pairs of flags", "Of a flag, the kubelet takes the last of two values for a signal; ours refuses both, and names each malformed pair."},
+		{otherWords, "words of refusals", "For a number or a duration that cannot be parsed, the kubelet reports the error of Go's packages; ours names a valid example."},
+		{endless, "endless exponents", "An amount with an excessively large exponent is refused without computing it."},
+		{mistake, "mistakes", "Settings that can only be mistakes are refused, all of them at once; [ThresholdSettings.Lenient] accepts them as the kubelet does."},
+		{pairsNamed, "pairs of flags", "If a flag has two values for one signal, the kubelet uses the last; ours refuses both, and names each malformed pair."},
 	} {
 		all = append(all, judge.Rule[*settingsWorld]{
 			Name: c.name, Class: judge.Deliberate, Doc: doc, Sentence: c.sentence,
@@ -95,7 +95,7 @@ func flagRefusal(text, separator string) string {
 		case !ok:
 			lines = append(lines, fmt.Sprintf("malformed pair %q, expect string%sstring", part, separator))
 		case slices.Contains(seen, key):
-			lines = append(lines, key+" is there twice")
+			lines = append(lines, key+" is set twice")
 		}
 		seen = append(seen, key)
 	}
@@ -130,9 +130,9 @@ func (w *settingsWorld) refusal(field, key string, strict bool) (text string, ca
 func (w *settingsWorld) isFixed(key string) string {
 	switch {
 	case strings.HasPrefix(key, "containerfs."):
-		return "cannot be set: it is that of nodefs or imagefs, as the filesystems are laid out"
+		return "cannot be set: it follows from the nodefs or imagefs threshold, depending on the filesystem layout"
 	case key == "allocatableMemory.available" && (w.Enforce == nil || slices.Contains(w.Enforce, "pods")):
-		return `cannot be set beside "pods" in enforceNodeAllocatable, which makes it that of memory.available`
+		return `cannot be set with "pods" in enforceNodeAllocatable, which copies the threshold of memory.available`
 	default:
 		return ""
 	}
@@ -152,7 +152,7 @@ func (w *settingsWorld) amountRefusal(field, key, value string, strict bool) (te
 		return fmt.Sprintf("%q is not an amount: the exponent of %q is out of range", value, value), endless
 	}
 	if len(value) > 200 {
-		return fmt.Sprintf("%q is not an amount: %.40q has %d digits, too many for an amount", value, value, len(value)), endless
+		return fmt.Sprintf("%q is not an amount: %.40q has %d digits, too many for a quantity", value, value, len(value)), endless
 	}
 	q, err := resource.ParseQuantity(value)
 	switch {
@@ -181,11 +181,11 @@ func (w *settingsWorld) partRefusal(field, key, number string, strict bool) (tex
 	case strict && !isPlain:
 		return strconv.Quote(value) + " is not a percentage such as 10% or 2.5%", mistake
 	case field == reclaimField && strict && part > 1:
-		return value + " of what there is can never be available", mistake
+		return value + " of the capacity can never be available", mistake
 	case field == reclaimField:
 		return text, 0
 	case strict && (part == 0 || part == 1):
-		return value + " is not below 100% and above 0%: write 0% for no threshold", mistake
+		return value + " is not between 0% and 100%: use 0% for no threshold", mistake
 	default:
 		return text, 0
 	}

@@ -57,11 +57,11 @@ func policyMistakes(p *eviction.Policy) string {
 		case amount <= 0:
 			lines = append(lines, name+".Value: "+t.Value.String()+" is not positive")
 		case t.Value.Fraction > 1:
-			lines = append(lines, name+".Value: 125% is more than there is")
+			lines = append(lines, name+".Value: 125% is more than 100%")
 		case t.GracePeriod < 0 || reclaim < 0:
 			lines = append(lines, name+": "+text+" has a negative grace period or minimum reclaim")
 		case isTwice:
-			lines = append(lines, name+": "+text+" is there twice")
+			lines = append(lines, name+": "+text+" is set twice")
 		}
 	}
 	for name, value := range map[string]time.Duration{

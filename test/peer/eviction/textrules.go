@@ -17,7 +17,7 @@ func textRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{
 		{
 			Name: "no end to the grace period", Class: judge.KubeletDefect, Doc: doc,
-			Sentence: "A negative MaxPodGracePeriodSeconds leaves a pod its own grace period. The kubelet makes one second of it.", Ends: true,
+			Sentence: "With a negative MaxPodGracePeriodSeconds, a pod keeps its own grace period; in the kubelet it gets one second.", Ends: true,
 			Explains: func(s judge.Scene[*world]) bool {
 				st, name := killOf(s, "grace")
 				return st != nil && st.w.MaxGrace < 0 && st.note().Acts.Grace > 0 && s.Kubelet == "1" && s.Ours == st.ownGrace(name)
@@ -25,12 +25,12 @@ func textRules() []judge.Rule[*world] {
 		},
 		{
 			Name: "old figures of pods: text", Class: judge.Deliberate, Doc: doc,
-			Sentence: "The kubelet ranks pods by figures of any age; ours by those that are not older than that, or an hour for disk usage.",
+			Sentence: "The kubelet ranks pods by stats of any age; ours uses only stats up to that age, and disk usage up to an hour old.",
 			Explains: explainsOldFigures,
 		},
 		{
 			Name: "text after reclaiming", Class: judge.Deliberate, Doc: doc,
-			Sentence: "The kubelet ranks pods by figures from before it reclaimed a disk, and names those in messages; ours by those from after it.",
+			Sentence: "The kubelet ranks pods by stats from before it reclaimed a disk, and reports those in messages; ours uses stats from after the reclaim.",
 			Explains: explainsText,
 		},
 	}

@@ -18,17 +18,17 @@ func thresholdRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{
 		{
 			Name: "events once a period", Class: judge.Deliberate, Doc: doc,
-			Sentence: "The event EvictionThresholdMet comes once in [Config.EventPeriod] for each resource, and the one about a pod once, however often its kill is tried.",
+			Sentence: "The event EvictionThresholdMet is sent at most once per [Config.EventPeriod] for each resource, and the event about an evicted pod once, however often its kill is retried.",
 			Explains: eventOnce,
 		},
 		{
 			Name: "any of several thresholds", Class: judge.ArbitraryOrder, Doc: doc,
-			Sentence: "Of several thresholds that are due, the kubelet acts on one of memory, else on any; ours acts on hard ones first, and the rest has a fixed order.", Ends: true,
+			Sentence: "If several thresholds are due, the kubelet acts on one of memory if there is one, else on any; ours acts on hard ones first, then in a fixed order.", Ends: true,
 			Explains: func(s judge.Scene[*world]) bool { return explainsPick(s, true) },
 		},
 		{
 			Name: "hard thresholds first", Class: judge.Deliberate, Doc: doc,
-			Sentence: "Of several thresholds that are due, the kubelet acts on one of memory, else on any; ours acts on hard ones first, and the rest has a fixed order.", Ends: true,
+			Sentence: "If several thresholds are due, the kubelet acts on one of memory if there is one, else on any; ours acts on hard ones first, then in a fixed order.", Ends: true,
 			Explains: func(s judge.Scene[*world]) bool { return explainsPick(s, false) },
 		},
 	}

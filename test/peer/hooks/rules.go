@@ -19,7 +19,7 @@ func rules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{
 		{
 			Name: "pod without address", Class: judge.Deliberate, Doc: doc,
-			Sentence: "When a pod has no address for a hook, the kubelet logs the status in which it found none; ours says so.",
+			Sentence: "If the pod has no IP for an HTTP hook, the kubelet logs the whole pod status; this package logs that the pod has no IP.",
 			Explains: func(s scene) bool {
 				const text = "failed to find networking container: "
 				before, _, found := strings.Cut(s.Kubelet, text)
@@ -28,7 +28,7 @@ func rules() []judge.Rule[*world] {
 		},
 		{
 			Name: "neither scheme works", Class: judge.Deliberate, Doc: doc,
-			Sentence: "When an HTTPS hook works neither with HTTPS nor with plain HTTP, the kubelet tells the first error; ours both.",
+			Sentence: "If an HTTPS hook fails with HTTPS and with plain HTTP, the kubelet reports the first error; this package reports both.",
 			Explains: func(s scene) bool {
 				if s.Fact != "message" || s.World.Handler.HTTPGet == nil || s.KubeletFacts[0]["request 1"] == "" {
 					return false
@@ -40,7 +40,7 @@ func rules() []judge.Rule[*world] {
 		},
 		{
 			Name: "path with a scheme", Class: judge.KubeletDefect, Doc: doc,
-			Sentence: "The kubelet takes a path such as mailto:x for an address without a host, and asks nobody; ours takes it for a path.",
+			Sentence: "The kubelet treats a path such as mailto:x as a URL without a host and sends no request; this package treats it as a path.",
 			Explains: func(s scene) bool {
 				get := s.World.Handler.HTTPGet
 				if get == nil || get.Path != "mailto:x" {

@@ -23,7 +23,7 @@ func causesInReports() []cause {
 		{
 			"quiet events", quiets, judge.Deliberate,
 			[]part{reports},
-			"The kubelet repeats its events in every pass; ours are repeated after an hour, or after a pass of Run without an error.",
+			"The kubelet repeats its events in every pass; ours repeats them after an hour, or after a pass of Run without an error.",
 		},
 	}
 }
@@ -34,7 +34,7 @@ func causesInImages() []cause {
 	return []cause{
 		{
 			"ages survive", agesSurvive, judge.Deliberate, both,
-			"After a restart all images are new to the kubelet, and MaxAge begins anew; with a Store ours keeps the ages of images (kubernetes#119711).",
+			"After a restart all images are new to the kubelet, and their age for MaxAge starts again at zero; with a Store ours keeps the ages of images (kubernetes#119711).",
 		},
 		{
 			"never used", ageFromFirst, judge.KubeletDefect, both,
@@ -42,16 +42,17 @@ func causesInImages() []cause {
 		},
 		{
 			"young", minAgeAlways, judge.KubeletDefect, both,
-			"MinAge holds in every pass; the kubelet's pass for old age ignores it.",
+			"MinAge applies in every pass; the kubelet's pass for MaxAge ignores it.",
 		},
 		{
 			"names", namesCount, judge.Deliberate, both,
-			"The kubelet compares ids alone. Here an image is also in use if a container or an image volume names it by a tag, a digest or an id without algorithm, " +
-				"even if the tag has moved to another image: a restarted container will need that image.",
+			"The kubelet compares only ids. Here an image is also in use if a container or an image volume " +
+				"names it by a tag, a digest or an id without algorithm, even if the tag has moved to another " +
+				"image: a restarted container will need that image.",
 		},
 		{
 			"volumes", anyVolume, judge.KubeletDefect, both,
-			"With RuntimeClassInImageCriAPI the kubelet finds no image that has a runtime handler to be in use as a volume; here an image volume without a runtime handler counts for all of them.",
+			"With RuntimeClassInImageCriAPI the kubelet never finds an image with a runtime handler to be in use as a volume; here an image volume without a runtime handler counts for all handlers.",
 		},
 		{
 			"pause image", keepsPause, judge.Deliberate, both,
@@ -80,32 +81,33 @@ func causesInPasses() []cause {
 		},
 		{
 			"inspects once", inspectsOnce, judge.Deliberate, both,
-			"The kubelet inspects each container in each pass, and one that cannot be inspected ends the pass; ours inspects a container once, " +
-				"and continues if a container that cannot be inspected is gone or has ended, or after ten minutes.",
+			"The kubelet inspects each container in each pass, and the first failure ends the pass; ours " +
+				"inspects a container once, and continues if a container that cannot be inspected was removed or " +
+				"has exited, or after ten minutes.",
 		},
 		{
 			"no sandboxes", noSandboxes, judge.Deliberate, both,
-			"A pass does not list sandboxes, so that a failure to list them does not matter; in the kubelet it ends the pass.",
+			"Ours does not list sandboxes, so that a failure to list them does not matter; in the kubelet such a failure ends the pass.",
 		},
 		{
 			"back-off", backsOff, judge.Deliberate, both,
-			"The kubelet tries to delete an image again in each pass; here a failed deletion is repeated after a minute, two, and so on up to an hour.",
+			"The kubelet retries a failed deletion in each pass; ours after a minute, two, and so on up to an hour.",
 		},
 		{
 			"failed for age", ageGoesOn, judge.KubeletDefect, both,
-			"After a failed deletion for age the kubelet's pass ends, so that one image that cannot be deleted keeps it from freeing space; ours continues.",
+			"After a failed deletion for MaxAge the kubelet's pass ends, so that a single image that cannot be deleted keeps it from freeing space; ours continues.",
 		},
 		{
 			"gone", goneIsFine, judge.KubeletDefect, both,
-			"An image that the runtime does not find when it is to be deleted is deleted; for the kubelet that is a failure.",
+			"If the runtime does not find an image that is to be deleted, ours counts it as deleted; the kubelet counts a failure.",
 		},
 		{
 			"nothing to free", nothingIsEnough, judge.Deliberate, both,
-			"Where rounding makes the low mark reached at the high one, nothing is deleted; the kubelet deletes one image.",
+			"If rounding makes the low threshold reached at the high one, ours deletes nothing; the kubelet deletes one image.",
 		},
 		{
 			"measured", measures, judge.Deliberate, both,
-			"The kubelet adds up the sizes of deleted images to decide when to stop; ours measures the filesystem after each deletion, and reports each measurement without a capacity.",
+			"The kubelet adds up the sizes of deleted images to decide when to stop; ours measures the filesystem after each deletion, and reports each measurement that has no capacity.",
 		},
 		{
 			"wide numbers", wideNumbers, judge.KubeletDefect, both,
@@ -114,7 +116,7 @@ func causesInPasses() []cause {
 		{
 			"failed and enough", enoughIsFine, judge.Deliberate,
 			[]part{reports},
-			"A failed deletion is an error of the kubelet's pass; here it is none if the pass has freed enough without it.",
+			"A failed deletion is an error of the kubelet's pass; here it is not an error if the pass has freed enough without it.",
 		},
 	}
 }

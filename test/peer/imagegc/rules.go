@@ -55,7 +55,7 @@ func rules() (rules []judge.Rule[*World]) {
 	}
 	return append(rules, judge.Rule[*World]{
 		Name: "every problem", Class: judge.Deliberate, Doc: "imagegc/doc.go",
-		Sentence: "An invalid policy is reported with all its problems; the kubelet reports the first.",
+		Sentence: "All problems of an invalid policy are reported; the kubelet reports the first.",
 		Explains: func(s judge.Scene[*World]) bool {
 			problems, ok := strings.CutPrefix(s.Ours, "imagegc: invalid config: ")
 			first, _, _ := strings.Cut(problems, "\n")

@@ -23,22 +23,22 @@ func admissionRules() []judge.Rule[*world] {
 	}
 	return []judge.Rule[*world]{
 		cause("limits without requests", judge.Deliberate,
-			"The kubelet relies on the API server to fill in missing requests; here a pod without these defaults is admitted with its limits as requests.",
+			"The kubelet relies on the API server to set missing requests. Here a pod without these defaults is admitted with its limits as requests.",
 			variant{defaulted: true}),
 		cause("what victims hold", judge.KubeletDefect,
-			"When the kubelet chooses victims for a critical pod, it counts the requests of their containers alone; ours also counts overhead, requests of the whole pod and what a resized pod still holds, because that is what becomes free.",
+			"When the kubelet selects victims for a critical pod, it counts only the requests of their containers. This package also counts overhead, pod-level requests and the resources that a resized pod still holds, because all of these become free.",
 			variant{held: true}),
 		cause("victims that are not needed", judge.Deliberate,
-			"The kubelet may end a pod without which its other victims would be enough; here that pod stays.",
+			"The kubelet may preempt a pod although its other victims free enough resources; here that pod keeps running.",
 			variant{held: true, pruned: true}),
 		cause("resources of the fetched node", judge.KubeletDefect,
-			"If labels did not match and the kubelet fetched the node, it does not count extended resources that only the fetched node has; ours does.",
+			"If labels did not match and the kubelet fetched the node again, it does not count extended resources that only the fetched node has; this package counts them.",
 			variant{known: true}),
 		cause("pods admitted before", judge.Deliberate,
-			"A pod that has a start time, and that Allocated says this node has admitted before, is not sent away because labels or taints have changed; the kubelet sends it away after a restart.",
+			"A pod that has a start time, and that Allocated reports as admitted before, is not rejected because labels or taints have changed. The kubelet rejects it after a restart.",
 			variant{settled: true}),
 		cause("amounts that are too large", judge.KubeletDefect,
-			"Amounts that an int64 cannot hold count as the largest that it can. In the kubelet they wrap around: a pod that asks for too much asks for nothing.",
+			"Amounts that an int64 cannot hold count as the largest int64. In the kubelet they overflow, so a pod that requests too much may count as requesting nothing.",
 			variant{capped: true}),
 	}
 }

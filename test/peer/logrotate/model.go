@@ -169,7 +169,7 @@ func (m *model) play(s Step) {
 	text := toldText(running, m.rotated, failing, m.rotations)
 	switch {
 	case s.List && m.w.Known:
-		text = "0 running: look for running containers: fault:list"
+		text = "0 running: list running containers: fault:list"
 	case s.List:
 		text = "0 running: list containers: fault:list"
 	}

@@ -72,7 +72,7 @@ func rules() []rule {
 	return []rule{
 		{
 			Name: "swap that is gone", Class: judge.KubeletDefect, Doc: doc, Ends: true,
-			Sentence: "The kubelet reports swap that the machine no longer has; here it disappears.",
+			Sentence: "The kubelet continues to report swap that the machine no longer has; here it is removed from the status.",
 			Explains: because(func(s scene, step *Step, d difference) bool {
 				return d.fact == "info/swap" && step.Machine != nil && step.Machine.Swap == 0 && d.ours == "" && d.kubelet == before(s, d.fact)
 			}),
@@ -86,7 +86,7 @@ func rules() []rule {
 		},
 		{
 			Name: "devices of a machine that is not measured", Class: judge.KubeletDefect, Doc: doc, Ends: true,
-			Sentence: "While the kubelet can't measure the machine it ignores device plugins, so that broken devices are allocatable; here they count in any case.",
+			Sentence: "While the kubelet cannot measure the machine it ignores device plugins, so that unhealthy devices are allocatable; here device plugins always count.",
 			Explains: because(func(_ scene, step *Step, d difference) bool {
 				kind, name, _ := strings.Cut(d.fact, " ")
 				if step.Machine != nil {
@@ -103,14 +103,14 @@ func rules() []rule {
 		},
 		{
 			Name: "version of a runtime that does not answer", Class: judge.Deliberate, Doc: doc, Ends: true,
-			Sentence: "Where the version of the runtime is unknown, the kubelet reports Unknown in its place; here the previous version stays.",
+			Sentence: "If the version of the runtime is unknown, the kubelet reports Unknown; here the previous version stays.",
 			Explains: because(func(s scene, step *Step, d difference) bool {
 				return d.fact == "info/runtime" && step.NoVersion && d.kubelet == step.Name+"://Unknown" && d.ours == before(s, d.fact)
 			}),
 		},
 		{
 			Name: "empty id", Class: judge.Deliberate, Doc: doc, Ends: true,
-			Sentence: "The kubelet empties an id of the machine that it can't read; here the previous one stays.",
+			Sentence: "If the kubelet cannot read an ID of the machine, it reports an empty one; here the previous one stays.",
 			Explains: because(func(s scene, step *Step, d difference) bool {
 				m := step.Machine
 				return m != nil && (d.fact == "info/machine" && m.ID == "" || d.fact == "info/system" && m.System == "") &&
@@ -119,7 +119,7 @@ func rules() []rule {
 		},
 		{
 			Name: "second reboot", Class: judge.Deliberate, Doc: doc,
-			Sentence: "The kubelet reports a reboot once in its life; [Events] does so whenever the boot id differs from the previous one.",
+			Sentence: "The kubelet reports a reboot at most once per process; [Events] reports one whenever the boot ID differs from the previous one.",
 			Explains: func(s scene) bool {
 				reboot, rest, ok := strings.Cut(s.Ours, "; ")
 				return ok && s.Fact == "events" && strings.HasPrefix(reboot, rebooted) && rest == s.Kubelet && rebootedBefore(s)

@@ -68,12 +68,12 @@ func startRules() []rule {
 	return []rule{
 		{
 			Name: "kills before the start", Class: judge.KubeletDefect, Doc: doc,
-			Sentence: "The kubelet tells of each kill in the log whenever it starts (kubernetes#133260); here a kill is told once.",
+			Sentence: "The kubelet reports each kill in the log again whenever it starts (kubernetes#133260); ours reports a kill once.",
 			Explains: right(func(s scene, _ Step) bool { return s.World.History && s.Step == 0 }),
 		},
 		{
 			Name: "overrun", Class: judge.KubeletDefect, Doc: doc,
-			Sentence: "The kubelet's watcher ends at the first overrun of the log, until the kubelet is restarted; here an overrun is counted and reading goes on.",
+			Sentence: "The kubelet's watcher stops at the first overrun of the log, until the kubelet is restarted; ours counts the overrun and continues.",
 			Explains: right(func(s scene, _ Step) bool {
 				over := false
 				for _, step := range s.World.Steps[:s.Step+1] {
@@ -101,21 +101,21 @@ func killRules() []rule {
 	return []rule{
 		{
 			Name: "clock of the log", Class: judge.KubeletDefect, Doc: doc,
-			Sentence: "The kubelet takes the clock of the log for right, though it drifts; here a kill that is read as it is logged has the right time.",
+			Sentence: "The kubelet trusts the clock of the log, although it drifts; ours reports the right time for a kill that is read when it is logged.",
 			Explains: about(func(s scene, k Kill) bool {
 				return s.World.Drift != 0 && strings.HasSuffix(s.Fact, "/time") && isAbout(s.Kubelet, s.World.dated(k.At))
 			}),
 		},
 		{
 			Name: "time of a kill for the machine", Class: judge.KubeletDefect, Doc: doc,
-			Sentence: "For the same reason the kubelet takes the time of such a kill from the line of the death, which may come late; here it is that of the choice.",
+			Sentence: "For the same reason the kubelet uses the time of the line about the victim's death for such a kill, which may be late; ours uses the time when the victim was chosen.",
 			Explains: about(func(s scene, k Kill) bool {
 				return k.Machine && k.Wait > 0 && strings.HasSuffix(s.Fact, "/time") && isAbout(s.Kubelet, s.World.dated(k.At+k.Wait))
 			}),
 		},
 		{
 			Name: "cgroup and constraint of a kill for the machine", Class: judge.KubeletDefect, Doc: doc,
-			Sentence: "The kubelet's expression does not match what kernels since 5.0 write of a kill for want of the machine's memory, so the victim's cgroup and the constraint are lost; here both are known.",
+			Sentence: "The kubelet's expression does not match the lines of kernels since 5.0 about kills because the machine is out of memory, so that the victim's cgroup and the constraint are lost; ours reports both.",
 			Explains: about(func(s scene, k Kill) bool {
 				return k.Machine && k.Constraint != "" && (strings.HasSuffix(s.Fact, "/victim cgroup") && s.Kubelet == "/" ||
 					strings.HasSuffix(s.Fact, "/constraint") && s.Kubelet == "")
@@ -123,14 +123,14 @@ func killRules() []rule {
 		},
 		{
 			Name: "victim whose cgroup is not known", Class: judge.KubeletDefect, Doc: doc,
-			Sentence: "In the kubelet, a victim whose cgroup the log does not name is in the cgroup /; here its cgroup is empty.",
+			Sentence: "If the log does not name the victim's cgroup, the kubelet reports the cgroup /; ours reports an empty cgroup.",
 			Explains: about(func(s scene, k Kill) bool {
 				return k.Victim == "" && strings.HasSuffix(s.Fact, "/victim cgroup") && s.Kubelet == "/"
 			}),
 		},
 		{
 			Name: "escaped name", Class: judge.KubeletDefect, Doc: doc,
-			Sentence: "The kubelet has the names of processes and cgroups as the log escapes them; here they are as the kernel has them.",
+			Sentence: "The kubelet reports the names of processes and cgroups as escaped in the log; ours unescapes them.",
 			Explains: about(func(s scene, k Kill) bool {
 				switch {
 				case strings.HasSuffix(s.Fact, "/process"):
@@ -149,22 +149,22 @@ func lineRules() []rule {
 		return rule{Name: string(c), Class: judge.KubeletDefect, Doc: doc, Sentence: sentence, Explains: by(c)}
 	}
 	return []rule{
-		defect(interleaved, "The kubelet mixes up dumps that the kernel writes at the same time; here they are told apart."),
+		defect(interleaved, "The kubelet confuses dumps that the kernel writes at the same time; ours separates them."),
 		{
 			Name: string(noDump), Class: judge.KubeletDefect, Doc: doc,
-			Sentence: "The kubelet does not see a kill of which the kernel left out the dump; here it is one.",
+			Sentence: "The kubelet misses a kill for which the kernel omitted the dump; ours reports it.",
 			Explains: untold(noDump, func(k Kill) bool { return k.Victim == "" }),
 		},
 		{
 			Name: string(wholeGroup), Class: judge.KubeletDefect, Doc: doc,
-			Sentence: "Of a cgroup that the kernel kills as a whole, the kubelet tells of one process; here all are told.",
+			Sentence: "If the kernel kills a whole cgroup, the kubelet reports one process; ours reports all.",
 			Explains: untold(wholeGroup, func(k Kill) bool { return k.Kind == "group" }),
 		},
-		defect(noDeath, "The kubelet takes a dump after which nobody was killed for a kill, or for the begin of the next one; here it is none."),
-		defect(imitation, "The kubelet believes what a program writes into the kernel's log; here only lines of the kernel count."),
-		defect(torn, "The kubelet does not read a line that goes on in another record; here its parts are joined."),
-		defect(taskInName, "A process or a cgroup whose name looks like a field of the line misleads the kubelet's expression; here the line is read from both ends."),
-		defect(pathLikeLine, "A process or a cgroup whose name looks like a field of the line misleads the kubelet's expression; here the line is read from both ends."),
-		defect(noName, "The kubelet does not see the death of a process without a name; here it is one."),
+		defect(noDeath, "The kubelet treats a dump without a kill as a kill, or as the start of the next one; ours does not."),
+		defect(imitation, "The kubelet trusts lines that a program writes into the kernel's log; ours accepts only lines of the kernel."),
+		defect(torn, "The kubelet does not read a line that continues in another record; ours joins its parts."),
+		defect(taskInName, "A process or a cgroup whose name looks like a field of the line misleads the kubelet's expression; ours parses the line from both ends."),
+		defect(pathLikeLine, "A process or a cgroup whose name looks like a field of the line misleads the kubelet's expression; ours parses the line from both ends."),
+		defect(noName, "The kubelet misses the death of a process without a name; ours reports it."),
 	}
 }

@@ -85,8 +85,8 @@ func (w *World) addMore(f judge.Facts, step int) {
 	s := w.Steps[step]
 	f["position"] = fmt.Sprintf("%s %d", w.boot(step), s.Last)
 	if step == 0 {
-		f["wrong configuration"] = "oomwatch: invalid config of a reporter: field Events is nil\nfield Node is nil\n" +
-			"field Burst -1: want none or a positive one\nfield Every -1ns: want none or a positive one"
+		f["wrong configuration"] = "oomwatch: invalid config of a reporter: field Events is required\nfield Node is required\n" +
+			"field Burst: -1 is negative\nfield Every: -1ns is negative"
 	}
 	if step == 0 && w.History {
 		return
@@ -153,7 +153,7 @@ func (w *World) podMessage(k Kill) string {
 	case k.Process == "":
 		return fmt.Sprintf("%s, processes killed: %d", whose, k.Number)
 	case k.Number > 1:
-		return fmt.Sprintf("%s, killed %d processes, of them first: %s, pid: %d", whose, k.Number, name, k.PID)
+		return fmt.Sprintf("%s, killed %d processes, the first: %s, pid: %d", whose, k.Number, name, k.PID)
 	default:
 		return fmt.Sprintf("%s, killed process: %s, pid: %d", whose, name, k.PID)
 	}

@@ -1,5 +1,5 @@
-// Command page writes what the comparisons with the kubelet have shown:
-// docs/how-we-know.md and one line of README.md.
+// Command page writes the results of the comparisons with the kubelet to docs/how-we-know.md and to
+// one line of README.md.
 //
 //	go run ./page
 //

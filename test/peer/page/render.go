@@ -23,10 +23,10 @@ Read this page to learn which decisions of Kubeparts were compared with those of
 <!-- Written by "make peer-page" from the rules and from the last long run. Do not edit. -->
 
 [test/peer](../test/peer) imports the kubelet's own packages (v1.36.3). For each manager, a generator makes a random world from a seed: pods, a
-runtime's state, statistics, faults, clocks, restarts. The kubelet's package and ours each get a copy of that world and play it step by step.
+runtime's state, statistics, faults, clocks, restarts. The kubelet's package and ours each get a copy of that world and run through it step by step.
 After each step everything that a user can observe is compared: decisions, statuses, calls, events, messages. Each single value that is compared
-counts as a fact. A difference must be explained by a rule. A rule computes our value from the kubelet's, or the reverse, and its sentence stands in
-the doc.go of the package. A difference that no rule explains fails the build.
+counts as a fact. A difference must be explained by a rule. A rule computes our value from the kubelet's, or the reverse, and the doc.go of the package
+has a sentence about it. A difference that no rule explains fails the build.
 
 `)
 	b.WriteString("| comparison | scenarios | steps | facts |")
@@ -44,11 +44,11 @@ the doc.go of the package. A difference that no rule explains fails the build.
 	b.WriteString(`
 The last three columns give the number of rules of each class, and how many differences they explained:
 
-- *deliberate*: ours differs on purpose.
-- *kubelet defect*: ours does not repeat a defect of the kubelet.
+- *deliberate*: our package differs on purpose.
+- *kubelet defect*: our package does not repeat a defect of the kubelet.
 - *arbitrary order*: the kubelet's own result depends on chance, such as the order of a map.
 
-## Repeat it
+## How to repeat the comparisons
 
 ` + "    make peer                     # fixed seeds, about three minutes\n" +
 		"    make peer-long N=200000       # hours; continues where it stopped\n" +
@@ -106,7 +106,7 @@ func section(r result) string {
 	return b.String()
 }
 
-// anchor returns what a heading's link ends in.
+// anchor returns the anchor of a heading in a link.
 func anchor(heading string) string {
 	return strings.NewReplacer("/", "", " ", "-").Replace(strings.ToLower(heading))
 }
@@ -127,24 +127,24 @@ func thousands(n int) string {
 	return string(digits)
 }
 
-// The marks in README.md around the line that this program writes.
+// Marks in README.md around the line that this program writes.
 const (
 	lineBegin = "<!-- peer -->"
 	lineEnd   = "<!-- /peer -->"
 )
 
-// readmeLine says in one line what was compared.
+// readmeLine returns the line of README.md about the comparisons.
 func readmeLine(results []result) string {
 	scenarios, facts := 0, 0
 	for _, r := range results {
 		scenarios += r.Scenarios
 		facts += r.Facts
 	}
-	return fmt.Sprintf("Each decision is [compared with the kubelet's own packages](docs/how-we-know.md): %s facts in %s random scenarios, and every difference has a name.",
+	return fmt.Sprintf("Each decision is [compared with the kubelet's own packages](docs/how-we-know.md): %s facts in %s random scenarios. Every difference is listed and explained.",
 		thousands(facts), thousands(scenarios))
 }
 
-// withLine replaces the text between the marks. A text without marks stays.
+// withLine replaces the text between the marks. A text without marks is returned unchanged.
 func withLine(text, line string) string {
 	before, rest, ok := strings.Cut(text, lineBegin)
 	if !ok {

@@ -104,10 +104,10 @@ func rules() []rule {
 	return slices.Concat(labelRules(), eventRules(), freshnessRules(), failureRules(), addressRules(), statusRules(), generatorRules())
 }
 
-const straySentence = "For the kubelet, sandboxes and containers that name no pod at all are those of one pod without a UID; here they are left alone."
+const straySentence = "The kubelet assigns all sandboxes and containers that name no pod to one pod without a UID; here they are ignored."
 
 func labelRules() []rule {
-	const sentence = "For the kubelet, containers without the label of their pod's UID are of a pod without a UID, and its relist of one pod misses sandboxes without that label; here both belong to the pod of the sandbox."
+	const sentence = "The kubelet assigns containers without the pod UID label to a pod without a UID, and its relist of one pod misses sandboxes without that label; here both belong to the pod of the sandbox."
 	return []rule{
 		{
 			Name: "events of objects that name no pod", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: straySentence,
@@ -155,7 +155,7 @@ func eventRules() []rule {
 		},
 		{
 			Name: "events of a pod whose inspection fails", Class: judge.Deliberate, Doc: "pleg/doc.go",
-			Sentence: "While the inspection of a pod fails, the kubelet holds back the pod's events; here they are delivered.",
+			Sentence: "While the inspection of a pod fails, the kubelet does not deliver the pod's events; here they are delivered.",
 			Explains: about(func(f finding) bool { return f.eventsAs() && f.parted == "failed" }),
 		},
 		{
@@ -172,7 +172,7 @@ func eventRules() []rule {
 		},
 		{
 			Name: "reinspection beside a change without an event", Class: judge.Deliberate, Doc: "pleg/doc.go",
-			Sentence: "A requested reinspection that meets nothing but changes without an event yields no event in the kubelet, so the request is lost; here it yields a PodSync.",
+			Sentence: "A requested reinspection that finds only changes without an event causes no event in the kubelet, so the request is lost; here it causes a PodSync.",
 			Explains: about(func(f finding) bool {
 				id, ok := f.object()
 				return ok && id == "" && f.eventsAs() && f.onlyChanged && f.reinspected && f.Kubelet == "" && f.Ours == "PodSync"
@@ -181,7 +181,7 @@ func eventRules() []rule {
 	}
 }
 
-const settledSentence = "A status that contradicts the list, because the state changed in between or the runtime answered wrongly, is asked for again with the next list; the kubelet keeps it until the pod's list changes."
+const settledSentence = "A status may contradict the list, because the state changed in between or an answer of the runtime was wrong. The kubelet keeps it until the pod's list changes; here it is requested again with the next list."
 
 const goneSentence = "The kubelet's relist of one pod does not notice that the pod is gone; here it does."
 
@@ -227,7 +227,7 @@ func freshnessRules() []rule {
 		},
 		{
 			Name: "a status as old as the wait for a newer one", Class: judge.Deliberate, Doc: "podcache/doc.go",
-			Sentence: "\"At or after\" is the rule for all; in the kubelet an equal time releases a waiter but does not satisfy a new call.",
+			Sentence: "A status is new enough if its time is at or after the requested one. In the kubelet an equal time wakes a waiter but does not satisfy a new call.",
 			Explains: about(func(f finding) bool {
 				w, before, ok := f.waiter()
 				return ok && f.Ours == "received the status at once" && (f.Kubelet == "waits" || f.Kubelet == "received the status") && before.fresh == fmt.Sprint("step at ", w.For)

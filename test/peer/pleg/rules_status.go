@@ -10,24 +10,24 @@ import (
 
 const keptSentence = "The kubelet inspects all sandboxes and containers of a pod that changed; here only those are inspected whose listed state changed, until a reinspection is requested."
 
-const vanishedSentence = "Where the newest sandbox vanishes while its pod is inspected, the kubelet shows no address and no active container until the next relist; here those of the sandbox that is now the newest show."
+const vanishedSentence = "If the newest sandbox is removed while its pod is inspected, the kubelet has no address and no active container of the pod until the next relist; here it has those of the sandbox that is now the newest."
 
-const sameTimeSentence = "The kubelet leaves sandboxes or containers made at the same time in the order of the runtime's list, which may be another each time; here their IDs decide."
+const sameTimeSentence = "The kubelet leaves sandboxes or containers created at the same time in the order of the runtime's list, which may differ each time; here they are sorted by ID."
 
-const deadlineSentence = "The kubelet waits for an inspection as long as it takes, and all pods wait with it; here an inspection fails after InspectTimeout and is tried again."
+const deadlineSentence = "The kubelet waits for an inspection without a limit, and all pods wait with it; here an inspection fails after InspectTimeout and is retried."
 
 func failureRules() []rule {
 	return []rule{
 		{
 			Name: "addresses after a failed inspection", Class: judge.Deliberate, Doc: "pleg/doc.go",
-			Sentence: "The kubelet forgets the addresses of a pod when an inspection fails; here they stay.",
+			Sentence: "The kubelet drops the addresses of a pod when an inspection fails; here they stay.",
 			Explains: atOnce(func(f finding) bool {
 				return f.fact == "addresses" && f.isStatus() && !f.failed && !f.kubeletFailed && f.Kubelet == "" && f.Ours == f.before[f.Fact] && f.forgotten()
 			}),
 		},
 		{
 			Name: "stale status", Class: judge.Deliberate, Doc: "podcache/doc.go",
-			Sentence: "After a failed inspection the kubelet has nothing but the error; here the cache keeps the last known status beside the error, and flags it as stale.",
+			Sentence: "After a failed inspection the kubelet has only the error; here the cache also keeps the last known status and marks it as stale.",
 			Explains: about(func(f finding) bool {
 				return f.isStatus() && f.failed && f.kubeletFailed && f.Kubelet == ""
 			}),
@@ -39,7 +39,7 @@ func failureRules() []rule {
 		},
 		{
 			Name: "back-off of a failed inspection", Class: judge.Deliberate, Doc: "pleg/doc.go",
-			Sentence: "The kubelet inspects a pod whose inspection failed again with each relist; here the next attempts follow after 1 s, 2 s, and so on up to 1 min.",
+			Sentence: "After a failed inspection the kubelet inspects the pod again in each relist; here it is retried after 1 s, 2 s, and so on up to 1 min.",
 			Explains: about(func(f finding) bool {
 				return f.isStatus() && f.failed && !f.late && (!f.kubeletFailed || f.fact == "error" && f.waits)
 			}),
@@ -65,7 +65,7 @@ func failureRules() []rule {
 		},
 		{
 			Name: "container lost before its start", Class: judge.Deliberate, Doc: "pleg/doc.go",
-			Sentence: "To the kubelet's generator a container that is created and one in an unknown state are the same; here a pod is inspected whose container goes from one to the other.",
+			Sentence: "The kubelet's generator does not distinguish a created container from one in an unknown state; here a change from one to the other causes an inspection of the pod.",
 			Explains: about(func(f finding) bool { return f.isStatus() && f.changes && !f.kubeletInspected }),
 		},
 		{
@@ -116,7 +116,7 @@ func addressRules() []rule {
 		},
 		{
 			Name: "addresses of a sandbox without a network", Class: judge.Deliberate, Doc: "pleg/doc.go",
-			Sentence: "When the network of a ready sandbox goes before the sandbox does, the kubelet drops the pod's addresses; here they stay.",
+			Sentence: "When the network of a ready sandbox is removed before the sandbox, the kubelet drops the pod's addresses; here they stay.",
 			Explains: addresses(func(f finding, newest Object) bool {
 				return newest.State == ready && newest.ID == f.ipSource && f.Kubelet == "" && len(newest.addresses()) == 0 && f.Ours == f.before[f.Fact]
 			}),
@@ -152,7 +152,7 @@ func statusRules() []rule {
 	return []rule{
 		{
 			Name: "name of a pod whose sandbox has none", Class: judge.KubeletDefect, Doc: "pleg/doc.go",
-			Sentence: "A pod whose newest sandbox has no name has none in the kubelet's status; here it has the name that another sandbox or a container tells.",
+			Sentence: "A pod whose newest sandbox has no name has no name in the kubelet's status; here it has the name from another sandbox or a container.",
 			Explains: about(func(f finding) bool {
 				isNameless := slices.ContainsFunc(f.newestListed(), func(o Object) bool { return o.NoName })
 				return f.fact == "name" && f.isStatus() && f.Kubelet == "ns" && isNameless
@@ -160,7 +160,7 @@ func statusRules() []rule {
 		},
 		{
 			Name: "containers by restart count", Class: judge.Deliberate, Doc: "podcache/doc.go",
-			Sentence: "The kubelet sorts the containers of a pod by creation time; here the restart count comes first, because clocks step back (kubernetes#134153).",
+			Sentence: "The kubelet sorts the containers of a pod by creation time; here the restart count comes first, because clocks may go backwards (kubernetes#134153).",
 			Explains: about(func(f finding) bool {
 				return f.sortsContainers() && f.anyPair(false, func(a, b Object) bool { return a.restarts() > b.restarts() && a.Created <= b.Created })
 			}),
@@ -225,7 +225,7 @@ func generatorRules() []rule {
 	return []rule{
 		{
 			Name: "cause of bad health", Class: judge.Deliberate, Doc: "pleg/doc.go",
-			Sentence: "The kubelet's error of an unhealthy generator does not say why; here it names the last failure of a list.",
+			Sentence: "The kubelet's error of an unhealthy generator has no cause; here it wraps the error of the last failed list.",
 			Explains: func(s scene) bool {
 				cause := s.World.model.steps[s.Step].cause
 				return s.Fact == "unhealthy" && cause != "" && s.Ours == s.Kubelet+": "+cause
@@ -233,7 +233,7 @@ func generatorRules() []rule {
 		},
 		{
 			Name: "counts that never become 0", Class: judge.KubeletDefect, Doc: "pleg/doc.go",
-			Sentence: "The kubelet's count of the containers in a state keeps its last value when none is left in that state; here it becomes 0.",
+			Sentence: "The kubelet's count of the containers in a state keeps its last value when no container is in that state any more; here it becomes 0.",
 			Explains: func(s scene) bool {
 				sm := s.World.model.steps[s.Step]
 				return strings.HasSuffix(s.Fact, " containers") && s.Ours == strconv.Itoa(sm.counts[s.Fact]) && s.Kubelet == strconv.Itoa(sm.gauges[s.Fact])

@@ -27,27 +27,27 @@ func rules() []judge.Rule[*World] {
 		},
 		{
 			Name: "older status", Class: judge.Deliberate, Doc: doc, Explains: by(olderStatus),
-			Sentence: "The kubelet's cache accepts a status that is older than the known one; here Set refuses it.",
+			Sentence: "The kubelet's cache accepts a status that is older than the known one; here Set rejects it.",
 		},
 		{
 			Name: "older deletion", Class: judge.Deliberate, Doc: doc, Explains: by(olderDeletion),
-			Sentence: "The kubelet deletes a pod whatever is known of it; here a deletion that is older than the known status changes nothing.",
+			Sentence: "The kubelet deletes a pod even if its status is newer than the deletion; here such a deletion changes nothing.",
 		},
 		{
 			Name: "older observation", Class: judge.Deliberate, Doc: doc, Explains: by(olderSeen),
-			Sentence: "In the kubelet, an older observation or global time makes a status older again; here freshness never goes back.",
+			Sentence: "In the kubelet, an older observation or global time makes a status older again; here freshness never decreases.",
 		},
 		{
 			Name: "older global time", Class: judge.Deliberate, Doc: doc, Explains: by(olderGlobal),
-			Sentence: "In the kubelet, an older observation or global time makes a status older again; here freshness never goes back.",
+			Sentence: "In the kubelet, an older observation or global time makes a status older again; here freshness never decreases.",
 		},
 		{
 			Name: "global time that does not speak for all", Class: judge.Deliberate, Doc: doc, Explains: by(heldBack),
-			Sentence: "UpdateTime takes the pods that it does not speak for. In the kubelet it comes only after every pod was inspected, so that one that hangs holds up all.",
+			Sentence: "UpdateTime can exclude pods. In the kubelet it is called only after every pod was inspected, so that a pod that hangs delays all others.",
 		},
 		{
 			Name: "observation of a pod that is absent", Class: judge.Deliberate, Doc: doc, Explains: by(seenAbsent),
-			Sentence: "The kubelet forgets at once when it saw that a pod was missing; here the cache remembers that until the global time has passed it.",
+			Sentence: "The kubelet does not record when it observed that a pod was missing; here the cache keeps that time until the global time has reached it.",
 		},
 		{
 			Name: "deletion", Class: judge.Deliberate, Doc: doc, Explains: by(deletion),
@@ -55,7 +55,7 @@ func rules() []judge.Rule[*World] {
 		},
 		{
 			Name: "status that is just as new", Class: judge.Deliberate, Doc: doc, Explains: by(equalTime),
-			Sentence: "\"At or after\" is the rule for all; in the kubelet an equal time releases a waiter but does not satisfy a new call.",
+			Sentence: "A status is new enough if its time is at or after the requested one. In the kubelet an equal time wakes a waiter but does not satisfy a new call.",
 		},
 	}
 }

@@ -291,18 +291,18 @@ func refusals(t *testing.T) {
 	require.EqualError(t, err, "podmanager: invalid config: field Sources is required\nfield Handler is required")
 	ignored := func(context.Context, podmanager.Change) { t.Error("told of an unknown source") }
 	_, err = podmanager.NewMerge(podmanager.MergeConfig{Sources: []string{"a", "", "a"}, Handler: ignored})
-	require.EqualError(t, err, "podmanager: invalid config: field Sources: the name at 1 is empty\nfield Sources: \"a\" is there twice")
+	require.EqualError(t, err, "podmanager: invalid config: field Sources: the name at 1 is empty\nfield Sources: \"a\" occurs twice")
 	m, err := podmanager.NewMerge(podmanager.MergeConfig{Sources: []string{"a"}, Handler: ignored})
 	require.NoError(t, err)
-	require.EqualError(t, m.Set(t.Context(), "b", nil), `podmanager: no source "b"`)
+	require.EqualError(t, m.Set(t.Context(), "b", nil), `podmanager: unknown source "b"`)
 	for holders, want := range map[[2]string]string{
-		{"x", ""}:  "source x has a pod of this UID",
-		{"", "x"}:  "source x has a pod of this name",
-		{"x", "x"}: "source x has a pod of this UID and name",
-		{"x", "y"}: "source x has a pod of this UID, and source y one of this name",
+		{"x", ""}:  "source x has a pod with this UID",
+		{"", "x"}:  "source x has a pod with this name",
+		{"x", "x"}: "source x has a pod with this UID and name",
+		{"x", "y"}: "source x has a pod with this UID, and source y has a pod with this name",
 	} {
 		c := podmanager.Conflict{Source: "a", Pod: types.NamespacedName{Namespace: "ns", Name: "n"}, UID: "u", UIDHolder: holders[0], NameHolder: holders[1]}
-		require.Equal(t, "pod ns/n (UID u) of source a is left out: "+want, c.String())
+		require.Equal(t, "ignored pod ns/n (UID u) of source a: "+want, c.String())
 	}
 }
 

@@ -233,9 +233,9 @@ func (s mirrorCall) text() string {
 		prefix := "delete mirror pod ns/a: "
 		switch {
 		case !isMirror(s.Pod):
-			return prefix + "it is not a mirror"
+			return prefix + "the pod is not a mirror"
 		case s.Pod.UID == "":
-			return prefix + "it has no UID"
+			return prefix + "the pod has no UID"
 		case s.Fails == "delete":
 			return prefix + "the server is down"
 		}
@@ -252,9 +252,9 @@ func (s mirrorCall) refused() string {
 	const exists = `pods "a" already exists`
 	switch {
 	case !isStatic(s.Pod) || isMirror(s.Pod):
-		return "it is not a static pod"
+		return "the pod is not static"
 	case s.Pod.Annotations[hashAnnotation] == "":
-		return "it has no annotation " + hashAnnotation
+		return "the pod has no annotation " + hashAnnotation
 	case s.Node == nil && !s.Silent:
 		return "get node: no node"
 	case s.Node == nil || s.Node.UID == "":
@@ -266,15 +266,15 @@ func (s mirrorCall) refused() string {
 	case s.There == nil:
 		return ""
 	case s.Fails == "get":
-		return exists + "\nlook at the pod that exists: the server is down"
+		return exists + "\nget the existing pod: the server is down"
 	case s.Fails == "lost":
 		return exists
 	case s.There.DeletionTimestamp == nil && s.There.Annotations[mirrorAnnotation] == s.Pod.Annotations[hashAnnotation]:
 		return ""
 	case isMirror(s.There):
-		return "an older mirror is still there, with UID " + string(s.There.UID) + ": " + exists
+		return "an older mirror pod with UID " + string(s.There.UID) + " still exists: " + exists
 	}
-	return "the name belongs to a pod that is no mirror, with UID " + string(s.There.UID) + ": " + exists
+	return "the pod with this name, UID " + string(s.There.UID) + ", is not a mirror: " + exists
 }
 
 func yesNo(yes bool) string {

@@ -391,14 +391,14 @@ func planRules() []judge.Rule[*planWorld] {
 	}
 	return []judge.Rule[*planWorld]{
 		rule("several pods of a name", judge.KubeletDefect, planVariant{latest: true},
-			"Where two static pods have one name, as while one takes the other's place, the kubelet replaces the mirror for each of them in turn; in ours it belongs to the last."),
+			"If two static pods have the same name, for example while one replaces the other, the kubelet replaces the mirror for each of them in turn; in ours the mirror belongs to the pod that was added last."),
 		rule("pods without a hash", judge.Deliberate, planVariant{unversioned: true},
-			"A static pod without a hash has no versions: ours leaves the mirror that it has alone and makes none; the kubelet deletes that, and makes one with an empty hash."),
+			"If a static pod has no hash, ours keeps an existing mirror and creates none; the kubelet deletes the mirror and creates one with an empty hash."),
 		rule("mirrors that are gone", judge.Deliberate, planVariant{gone: true},
-			"Where the mirror that is to be replaced is gone already, or has a successor, the kubelet waits for the next sync of the pod; ours creates the new one at once."),
+			"If the mirror to be replaced does not exist any more, or a newer pod has its name, the kubelet waits for the next sync of the pod; ours creates the new mirror at once."),
 		rule("orphans by UID", judge.Deliberate, planVariant{byUID: true},
 			"The kubelet deletes orphaned mirrors by their names; ours returns them as pods, so that a deletion has a UID."),
 		rule("mirrors of other pods", judge.Deliberate, planVariant{static: true},
-			"A mirror beside a pod of its name that is not static is an orphan; the kubelet leaves it alone."),
+			"A mirror is an orphan if the pod with its name is not static; the kubelet keeps that mirror."),
 	}
 }

@@ -53,7 +53,7 @@ func rules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "order of lists", Class: judge.ArbitraryOrder, Doc: docPath,
-		Sentence: "The kubelet's lists are copies of maps in random order; ours are slices that exist, in the order of adding.",
+		Sentence: "The kubelet's lists are copies of maps in random order; ours are shared slices in the order in which the pods were added.",
 		Explains: func(s scene) bool { return strings.HasSuffix(s.Fact, " in order") && isModel(s) },
 	}, {
 		Name: "full names with an empty part", Class: judge.Deliberate, Doc: docPath,
@@ -63,7 +63,7 @@ func rules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "translations", Class: judge.KubeletDefect, Doc: docPath,
-		Sentence: "The kubelet goes on translating the UID of a mirror to that of its static pod after the static pod was removed; ours derives translations from the pods that there are.",
+		Sentence: "The kubelet goes on translating the UID of a mirror to that of its static pod after the static pod was removed; ours uses the current pods only.",
 		Explains: func(s scene) bool {
 			for _, prefix := range []string{"translate ", "mirror of ", "pod of "} {
 				if strings.HasPrefix(s.Fact, prefix) {
@@ -74,7 +74,7 @@ func rules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "names", Class: judge.KubeletDefect, Doc: docPath,
-		Sentence: "The kubelet deletes the entry of a removed pod's name although it belongs to a successor by now, and keeps the entry of a name that a pod had before; ours compares UIDs, for pods and for mirrors.",
+		Sentence: "When a pod is removed, the kubelet deletes the entry of its name even if a newer pod has that name, and it keeps the entry of a name that a pod had before; ours compares UIDs, for pods and for mirrors.",
 		Explains: func(s scene) bool { return hasChanged(s) && isModel(s) },
 	}}
 }

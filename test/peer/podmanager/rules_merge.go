@@ -181,7 +181,7 @@ func toldFollows(s mergeScene) bool {
 func mergeRules() []judge.Rule[*mergeWorld] {
 	return []judge.Rule[*mergeWorld]{{
 		Name: "pods of two sources", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet makes two pods of one that two sources give, of which one waits for the other to end; ours leaves it to the source that gave it first, and reports a conflict of the other.",
+		Sentence: "If two sources define the same pod, the kubelet runs two pods, and the second waits until the first has ended; in ours the pod belongs to the source that defined it first, and the other is reported as a conflict.",
 		Explains: func(s mergeScene) bool {
 			if !contested(s.World, s.Step) {
 				return false
@@ -200,7 +200,7 @@ func mergeRules() []judge.Rule[*mergeWorld] {
 		},
 	}, {
 		Name: "another name for a UID", Class: judge.KubeletDefect, Doc: docPath,
-		Sentence: "The kubelet keeps the old name of a pod with a UID whose manifest has another name now; ours gives it the new name.",
+		Sentence: "If the name in a manifest with a UID changes, the kubelet keeps the old name of the pod; ours uses the new name.",
 		Explains: func(s mergeScene) bool {
 			if uid, ok := strings.CutPrefix(s.Fact, "wanted "); ok {
 				pod := chosenAt(s.World, s.Step)[types.UID(uid)].pod
@@ -211,7 +211,7 @@ func mergeRules() []judge.Rule[*mergeWorld] {
 		},
 	}, {
 		Name: "equal in meaning", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet counts a list or map that is empty and one that is not set as two things, and updates the pod; ours does not.",
+		Sentence: "The kubelet treats an empty and an unset list or map as different, and updates the pod; ours does not.",
 		Explains: func(s mergeScene) bool {
 			uid, ok := uidOf(s.Fact)
 			if !ok {

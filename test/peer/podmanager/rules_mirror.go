@@ -37,7 +37,7 @@ func mirrorRules() []judge.Rule[*mirrorWorld] {
 		},
 	}, {
 		Name: "mirrors that exist", Class: judge.KubeletDefect, Doc: docPath,
-		Sentence: "The kubelet looks for the hash of a mirror that exists already in the empty object that comes with the error, so that it reports an error each time; ours fetches the pod, and a mirror of this version is success.",
+		Sentence: "If the mirror exists already, the kubelet compares the hash of the empty object that is returned with the error, so it reports an error each time; ours gets the existing pod, and a mirror of this version is success.",
 		Explains: func(s mirrorScene) bool {
 			c := callOf(s)
 			return s.Fact == "error" && s.Kubelet == "yes" && s.Ours == "no" && !c.Delete && c.Fails != "get" && c.Fails != "lost" && c.There != nil &&
@@ -45,7 +45,7 @@ func mirrorRules() []judge.Rule[*mirrorWorld] {
 		},
 	}, {
 		Name: "deleting what is no mirror", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet's mirror client deletes the pod of a name; ours refuses to delete a pod that is no mirror or has no UID.",
+		Sentence: "The kubelet's mirror client deletes any pod by name; ours refuses to delete a pod that is not a mirror or has no UID.",
 		Explains: func(s mirrorScene) bool {
 			c := callOf(s)
 			if !c.Delete || isMirror(c.Pod) && c.Pod.UID != "" {

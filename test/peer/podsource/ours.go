@@ -133,7 +133,7 @@ func ourProblem(f judge.Facts, w *world, s step, p podsource.Problem) {
 		if container, ok := strings.CutSuffix(e.Field, ".image"); ok && e.Type == field.ErrorTypeInvalid && strings.HasSuffix(container, "]") {
 			f[prefix+"image "+container] = "no reference"
 		}
-		if e.Type == field.ErrorTypeDuplicate && strings.Contains(e.Detail, "comes first") {
+		if e.Type == field.ErrorTypeDuplicate && strings.Contains(e.Detail, "already defined in") {
 			f[prefix+"taken "+e.Field] = "yes"
 		} else {
 			addProblems(f, prefix, field.ErrorList{e})

@@ -81,7 +81,7 @@ func mountsDeclared(doc any, path string) bool {
 func fieldRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "all problems at once", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet looks at nothing else in a manifest without a name, and not into a probe or hook where none may be; ours names every problem.",
+		Sentence: "The kubelet checks nothing else in a manifest without a name, and does not check a probe or hook that is not allowed; ours reports every problem.",
 		Explains: func(s scene) bool {
 			prefix, path, ok := onlyOurs(s)
 			facts := s.KubeletFacts[s.Step]
@@ -112,7 +112,7 @@ func fieldRules() []judge.Rule[*world] {
 func stricterRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "UIDs that are no names", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet accepts any text as a UID; ours refuses one that cannot be the name of a folder or has an underscore.",
+		Sentence: "The kubelet accepts any text as a UID; ours rejects a UID that cannot be the name of a folder or has an underscore.",
 		Explains: func(s scene) bool {
 			_, path, ok := onlyOurs(s)
 			uid := text(document(s), "metadata", "uid")
@@ -140,7 +140,7 @@ func stricterRules() []judge.Rule[*world] {
 func laxerRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "mounts of bad volumes", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet counts a bad volume as one that is not declared, and complains of each of its mounts; ours complains of the volume.",
+		Sentence: "The kubelet treats an invalid volume as not declared, and reports each of its mounts; ours reports the volume.",
 		Explains: func(s scene) bool {
 			prefix, path, ok := onlyKubelet(s)
 			if !ok || !strings.HasSuffix(path, " NotFound") {

@@ -160,7 +160,7 @@ func podRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "unknown and repeated fields", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet ignores fields that it does not know, and takes the last of a field that is given twice; ours refuses the manifest and names each.",
+		Sentence: "The kubelet ignores unknown fields, and uses the last value of a duplicate field; ours rejects the manifest and lists each such field.",
 		Explains: func(s scene) bool {
 			_, doc, what, ok := fileOf(s)
 			if !ok || doc < 0 || s.Kubelet != "" {
@@ -175,14 +175,14 @@ func podRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "refused whole", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet ends the pods of a file that has become bad; ours refuses a file as a whole if anything in it is wrong, and its pods stay as they were.",
+		Sentence: "The kubelet terminates the pods of a file that has become invalid; ours rejects a file as a whole if anything in it is invalid, and its pods stay as they were.",
 		Explains: func(s scene) bool {
 			pod, _, ok := podFact(s.Fact)
 			return ok && isModel(s) && keepsOld(lastRead(s), pod)
 		},
 	}, {
 		Name: "sources that are away", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet ends all pods of a folder that does not exist and of an answer that is empty; ours keeps them until the folder or the answer says otherwise.",
+		Sentence: "The kubelet terminates all pods of a folder that does not exist and of an empty response; ours keeps them until the folder can be read or a valid response arrives.",
 		Explains: func(s scene) bool {
 			_, _, ok := podFact(s.Fact)
 			now := s.World.Steps[s.Step]
@@ -215,7 +215,7 @@ func manyRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "YAML in JSON files", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet reads every file as YAML; ours reads one that ends in .json, or an answer that begins with a brace, as JSON.",
+		Sentence: "The kubelet reads every file as YAML; ours reads a file that ends in .json, or a response that begins with a brace, as JSON.",
 		Explains: func(s scene) bool {
 			f, _, what, ok := fileOf(s)
 			text := f.text()
@@ -224,7 +224,7 @@ func manyRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "two of one name", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet takes the last of two files that define a pod of one name; ours takes the first, and reports the other as a problem.",
+		Sentence: "If two files define a pod with the same name, the kubelet uses the last; ours uses the first, and reports the other as a problem.",
 		Explains: func(s scene) bool {
 			if _, _, what, ok := fileOf(s); ok && what == "taken metadata.uid" {
 				return s.Kubelet == "" && s.Ours == "yes" && definedUID(s.World, s.Step, text(document(s), "metadata", "uid")) > 1
@@ -239,7 +239,7 @@ func manyRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "another name for a UID", Class: judge.KubeletDefect, Doc: docPath, Ends: true,
-		Sentence: "The kubelet keeps the old name of a pod with a UID whose manifest has another name now; ours gives it the new name.",
+		Sentence: "If the name in a manifest with a UID changes, the kubelet keeps the old name of the pod; ours uses the new name.",
 		Explains: func(s scene) bool {
 			pod, _, ok := podFact(s.Fact)
 			if !ok || s.Step == 0 {
@@ -254,7 +254,7 @@ func manyRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "came again", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "When a file is good again its pods are new to the kubelet, which had ended them; to ours they are those from before.",
+		Sentence: "When a file is valid again, its pods are new to the kubelet, which had terminated them; in ours they are the same pods as before.",
 		Explains: func(s scene) bool {
 			_, what, _ := podFact(s.Fact)
 			isNew := s.Kubelet == "new" && s.Ours != "" || s.Ours == "new" && s.Kubelet != ""
@@ -267,7 +267,7 @@ func manyRules() []judge.Rule[*world] {
 func identityRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "UID from content", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet makes the UID of a pod from the path of its file and from its content with the defaults; ours makes it from the content alone, as it is written, so that a renamed file is the same pod.",
+		Sentence: "The kubelet computes the UID of a pod from the path of its file and from its content with the defaults; ours computes it from the content only, as written, so that a renamed file defines the same pod.",
 		Explains: func(s scene) bool {
 			pod, what, _ := podFact(s.Fact)
 			return hasPod(s.KubeletFacts, s.Step, pod) && (what == "hash changed" || what == "uid changed" || what == seenPath) && isModel(s)

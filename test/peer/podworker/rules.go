@@ -32,7 +32,7 @@ func deviations() []deviation {
 		{
 			Rule: judge.Rule[*world]{
 				Name: "buckets that contradict each other", Class: judge.KubeletDefect, Doc: doc,
-				Sentence: "The kubelet accepts negative periods in shutdownGracePeriodByPodPriority, and two of one priority, of which it uses any; ours refuses them.",
+				Sentence: "The kubelet accepts negative periods in shutdownGracePeriodByPodPriority, and two of the same priority, and then uses any of the two; this package rejects them.",
 			},
 			facts: func(w *world, f judge.Facts) {
 				priorities := map[int32]bool{}
@@ -47,28 +47,28 @@ func deviations() []deviation {
 		{
 			Rule: judge.Rule[*world]{
 				Name: "less time than needed", Class: judge.Deliberate, Doc: doc,
-				Sentence: "If the machine allows less time than a shutdown needs, the first stages give up theirs. The kubelet does without the graceful shutdown then.",
+				Sentence: "If the machine allows less time than a shutdown needs, the first stages lose their time. The kubelet then skips the graceful shutdown.",
 			},
 			world: lessTime,
 		},
 		{
 			Rule: judge.Rule[*world]{
 				Name: "parts of seconds", Class: judge.Deliberate, Doc: doc,
-				Sentence: "The kubelet cuts ShutdownGracePeriod and ShutdownGracePeriodCriticalPods to whole seconds; here a stage has all of its time.",
+				Sentence: "The kubelet rounds ShutdownGracePeriod and ShutdownGracePeriodCriticalPods down to whole seconds; here a stage has all of its time.",
 			},
 			world: tenths,
 		},
 		{
 			Rule: judge.Rule[*world]{
 				Name: "volumes of pods that have not ended", Class: judge.Deliberate, Doc: doc,
-				Sentence: "The kubelet asks for the volumes of all pods of a stage, also when its time is over; ours for those of the pods that have ended in time, because the others still use theirs.",
+				Sentence: "The kubelet waits for the volumes of all pods of a stage, even when its time is over. This package waits for those of the pods that have ended in time, because the others still use theirs.",
 			},
 			facts: unendedVolumes,
 		},
 		{
 			Rule: judge.Rule[*world]{
 				Name: "shutdown that is called off", Class: judge.Deliberate, Doc: doc,
-				Sentence: "A shutdown that is called off stops at once; the kubelet notices that after it has ended all pods.",
+				Sentence: "A cancelled shutdown stops at once; the kubelet notices the cancellation after it has killed all pods.",
 			},
 			facts: calledOff,
 		},

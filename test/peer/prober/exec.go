@@ -185,7 +185,7 @@ func shellRules() []judge.Rule[shell] {
 			if !s.World.NoRunner || s.World.NoHandler {
 				return false
 			}
-			return s.Fact == "result" && s.Ours == "unknown" || s.Fact == "text" && s.Ours == "no runner for exec probes" || s.Fact == "request 1" && s.Ours == ""
+			return s.Fact == "result" && s.Ours == "unknown" || s.Fact == "text" && s.Ours == "exec probes are not supported by this agent" || s.Fact == "request 1" && s.Ours == ""
 		},
 	}}
 }

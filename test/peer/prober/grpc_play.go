@@ -86,7 +86,7 @@ func healthRules() []judge.Rule[health] {
 	return []judge.Rule[health]{
 		{
 			Name: "no connection", Class: judge.Deliberate, Doc: inGRPCDoc,
-			Sentence: "A refused connection is a failure that says so at once; the kubelet's takes the whole timeout and says that there was one.",
+			Sentence: "A refused connection is a failure at once, with that cause; in the kubelet it takes the whole timeout and is reported as a timeout.",
 			Explains: func(s judge.Scene[health]) bool {
 				return s.World.Meets != serving && s.World.Meets != silent && s.Fact == "text" &&
 					s.Kubelet == `timeout: failed to connect service "127.0.0.1:PORT" within 60ms: context deadline exceeded` &&

@@ -13,7 +13,7 @@ func endingRules() []judge.Rule[world] {
 	return []judge.Rule[world]{
 		{
 			Name: "sidecars go on", Class: judge.Deliberate, Doc: inDoc,
-			Sentence: "The kubelet goes on with the startup and liveness probes of sidecars while their pod ends; here they stop with those of the other containers.",
+			Sentence: "The kubelet continues the startup and liveness probes of sidecars while their pod terminates; here they stop with those of the other containers.",
 			Explains: func(s scene) bool {
 				ran := s.OursFacts[s.Step]["ran"]
 				switch {
@@ -31,7 +31,7 @@ func endingRules() []judge.Rule[world] {
 		},
 		{
 			Name: "sidecars that have not started", Class: judge.Deliberate, Doc: inDoc, Ends: true,
-			Sentence: "Because of that, a sidecar that has not started when its pod begins to end counts as started here, as other containers do.",
+			Sentence: "Because of that, a sidecar that has not started when the termination of its pod begins counts as started here, like other containers.",
 			Explains: func(s scene) bool {
 				name, what, _ := strings.Cut(strings.TrimPrefix(s.Fact, "status "), "/")
 				i := slices.IndexFunc(s.World.Containers, func(c container) bool { return c.Name == name && c.Sidecar })
@@ -41,7 +41,7 @@ func endingRules() []judge.Rule[world] {
 		},
 		{
 			Name: "unready from the beginning of the end", Class: judge.Deliberate, Doc: inDoc,
-			Sentence: "With [Config].UnreadyOnStop nothing is ready any more from the beginning of the end.",
+			Sentence: "With [Config].UnreadyOnStop no container is ready after termination has begun.",
 			Explains: func(s scene) bool {
 				want, is := unready(s)
 				return is && s.Ours == want

@@ -15,7 +15,7 @@ func eventRules() []judge.Rule[world] {
 	return []judge.Rule[world]{
 		{
 			Name: "fewer events", Class: judge.Deliberate, Doc: inDoc,
-			Sentence: "The kubelet makes an event of each failed run; with EventsOnChange ours makes one of the failure that reaches the threshold, of the first below it, with its number, and of one in EventPeriod.",
+			Sentence: "The kubelet records an event for each failed run; with EventsOnChange there is one for the failure that reaches the threshold, one for the first failure below it, with its number, and then one per EventPeriod.",
 			Explains: func(s scene) bool { return s.Fact == "events" && s.World.Quiet && s.Ours == quietEvents(s) },
 		},
 	}

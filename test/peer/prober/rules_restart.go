@@ -13,7 +13,7 @@ func restartRules() []judge.Rule[world] {
 	return []judge.Rule[world]{
 		{
 			Name: "started like its predecessor", Class: judge.KubeletDefect, Doc: inDoc, Ends: true,
-			Sentence: "The kubelet takes a container for started if a container of the same name was, so after a restart whose exit it did not see, readiness and liveness are probed before the startup probe; here Started is that of the same container.",
+			Sentence: "The kubelet treats a container as started if its predecessor of the same name was, so after a restart whose exit it did not observe, readiness and liveness are probed before the startup probe; here Started is that of the same container.",
 			Explains: func(s scene) bool {
 				name, found := strings.CutPrefix(s.Fact, "status ")
 				name, _, _ = strings.Cut(name, "/")
@@ -22,7 +22,7 @@ func restartRules() []judge.Rule[world] {
 		},
 		{
 			Name: "ready before a restart", Class: judge.Deliberate, Doc: inDoc,
-			Sentence: "After a restart the kubelet takes a container with a readiness probe for ready if its whole pod was; here the container stays what it was itself.",
+			Sentence: "After its own restart the kubelet treats a container with a readiness probe as ready if the whole pod was ready; here the container keeps its own readiness.",
 			Explains: func(s scene) bool {
 				past := s.World.history(s.Step)
 				if name, is := strings.CutSuffix(strings.TrimPrefix(s.Fact, "status "), "/Ready"); is {

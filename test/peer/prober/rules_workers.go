@@ -17,7 +17,7 @@ func workerRules() []judge.Rule[world] {
 	return []judge.Rule[world]{
 		{
 			Name: "workers that are not made again", Class: judge.KubeletDefect, Doc: inDoc, Ends: true,
-			Sentence: "AddPod of the kubelet stops at the first probe that is there already, so a probe behind it that has ended is never added again when its container starts once more; here AddPod adds whatever is missing.",
+			Sentence: "AddPod of the kubelet stops at the first probe that exists already, so a later probe that was removed is never added again when its container is restarted; here AddPod adds all missing probes.",
 			Explains: func(s scene) bool {
 				lost := lostWorkers(s)
 				switch s.Fact {

@@ -16,7 +16,7 @@ import (
 func containerChanges() []change {
 	return []change{{
 		name: "start broken off", class: judge.Deliberate,
-		sentence: "A container whose start was broken off with its agent is shown as created and waiting; the kubelet shows it as failed with 128.",
+		sentence: "A container whose start was interrupted because the agent stopped is shown as created and waiting; the kubelet shows it as failed with exit code 128.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
 				applies := podcache.BrokenOff(s.newest)
@@ -32,7 +32,7 @@ func containerChanges() []change {
 		},
 	}, {
 		name: "unknown twice", class: judge.KubeletDefect,
-		sentence: "A container in an unknown state that was reported as terminated stays so; the kubelet shows it as waiting from the second time on, as if it had never run.",
+		sentence: "A container in an unknown state that was reported as terminated stays terminated; the kubelet shows it as waiting from the second report on, as if it had never run.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
 				if !s.is(unknownState) || !s.same() || s.old.State.Terminated == nil {
@@ -50,7 +50,7 @@ func containerChanges() []change {
 		},
 	}, {
 		name: "lost and found", class: judge.KubeletDefect,
-		sentence: "A container that was reported as lost and runs after all has not been restarted; the kubelet counts a restart.",
+		sentence: "A container that was reported as lost and is running after all is not counted as restarted; the kubelet counts a restart.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
 				if !s.is(runningState) || !s.same() || s.old.State.Terminated == nil {
@@ -62,7 +62,7 @@ func containerChanges() []change {
 		},
 	}, {
 		name: "last termination that is none", class: judge.KubeletDefect,
-		sentence: "Only an end is ever a last termination; the kubelet shows a predecessor that runs, was only created or is in an unknown state as one.",
+		sentence: "A last termination is always a termination; the kubelet also shows a predecessor there that is running, was only created or is in an unknown state.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
 				if s.second == nil || s.second.State == exitedState || s.second.State == unknownState && s.old != nil && s.old.State.Running != nil {
@@ -82,7 +82,7 @@ func probeChanges() []change { return slices.Concat(waitingChanges(), startedCha
 func waitingChanges() []change {
 	return []change{{
 		name: "waiting in a pod that has ended", class: judge.Deliberate,
-		sentence: "In a pod that has ended, no container is shown as waiting to be started again; the kubelet shows the last reason for it.",
+		sentence: "In a pod that has ended, no container is shown as waiting for a restart; the kubelet shows the last reason for the wait.",
 		apply: func(in *input) bool {
 			applies := in.step.Terminal && len(in.step.Waiting) > 0
 			if applies {
@@ -92,7 +92,7 @@ func waitingChanges() []change {
 		},
 	}, {
 		name: "waiting without a right to run", class: judge.Deliberate,
-		sentence: "A container that must not run again is never shown as waiting to be; the kubelet shows it so where the runtime has removed it or does not know its state, and where it is an ephemeral one.",
+		sentence: "A container that must not run again is never shown as waiting; the kubelet shows it as waiting if the runtime has removed it or does not know its state, and if it is an ephemeral container.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
 				if _, waits := in.step.Waiting[s.spec.Name]; !waits || !s.final(in.turn.Pod) {
@@ -109,7 +109,7 @@ func waitingChanges() []change {
 func startedChanges() []change {
 	return []change{{
 		name: "started as its predecessor", class: judge.KubeletDefect,
-		sentence: "Whether a container has started is taken over from the same container only; the kubelet takes it over from its predecessor too.",
+		sentence: "The previous value of Started is used only for the same container; the kubelet also uses that of the container's predecessor.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
 				if !s.is(runningState) || s.old == nil || s.same() || s.old.Started == nil || !*s.old.Started {
@@ -121,14 +121,14 @@ func startedChanges() []change {
 		},
 	}, {
 		name: "before probing begins", class: judge.Deliberate,
-		sentence: "Until a new agent has probed a container, it stays as it was reported before; the kubelet takes one for started until it has begun to probe.",
+		sentence: "Until a restarted agent has probed a container, its status stays as reported before; the kubelet reports it as started until the first probe.",
 		apply: func(in *input) (applies bool) {
 			applies, in.step.Workers, in.step.Probes = !in.step.Workers, true, map[string]probeFacts{}
 			return applies
 		},
 	}, {
 		name: "before the first readiness result", class: judge.Deliberate,
-		sentence: "Until its readiness probe has a result, a container is as ready as it was reported to be; the kubelet judges by whether the pod was ready as a whole.",
+		sentence: "Until its readiness probe has a result, a container keeps its reported readiness; the kubelet uses the readiness of the whole pod.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
 				facts := in.step.Probes[s.spec.Name]
@@ -145,7 +145,7 @@ func startedChanges() []change {
 		},
 	}, {
 		name: "phase before Started", class: judge.KubeletDefect,
-		sentence: "The phase heeds whether a sidecar has started at once; the kubelet's is of one sync before.",
+		sentence: "The phase depends on the current Started of a sidecar; in the kubelet it depends on that of the previous sync.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
 				if !s.is(runningState) || s.kind != "init" || !podutil.IsRestartableInitContainer(&s.spec) {
@@ -162,7 +162,7 @@ func startedChanges() []change {
 		},
 	}, {
 		name: "ready after its end", class: judge.KubeletDefect,
-		sentence: "A container that has ended is not ready; the kubelet's stays so if it was when the pod was terminated without it.",
+		sentence: "A terminated container is not ready; in the kubelet it stays ready if it was ready when the pod was terminated and its exit was not observed.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
 				if s.newest != nil || s.old == nil || s.old.State.Terminated == nil || !s.old.Ready {
@@ -174,7 +174,7 @@ func startedChanges() []change {
 		},
 	}, {
 		name: "its own last termination", class: judge.KubeletDefect,
-		sentence: "The end of a container is not shown as its own last termination after a back-off; the kubelet shows it in both places.",
+		sentence: "After a back-off, the termination of a container is shown only as its state; the kubelet shows it as its last termination as well.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
 				if s.newest == nil || s.old == nil || s.old.LastTerminationState.Terminated == nil || s.old.LastTerminationState.Terminated.ContainerID != s.id() {
@@ -191,7 +191,7 @@ func startedChanges() []change {
 func restartAllChanges() []change {
 	return []change{{
 		name: "new containers in a restart of all", class: judge.KubeletDefect,
-		sentence: "A restart of all containers is over when no old one is left; the kubelet's goes on while there is any, and so takes down those that it had started before it died.",
+		sentence: "A restart of all containers is complete when no old container is left; in the kubelet it continues while there is any container, so a restarted kubelet removes those that it had started already.",
 		apply: func(in *input) bool {
 			if !in.restartsAll() {
 				return false
@@ -221,7 +221,7 @@ func (in *input) restartsAll() bool {
 func addressChanges() []change {
 	return []change{{
 		name: "addresses of a pod that has ended", class: judge.Deliberate,
-		sentence: "The addresses of a pod that has ended stay when the agent starts again; the kubelet shows none where the runtime reports none.",
+		sentence: "A pod that has ended keeps its addresses when the agent is restarted; the kubelet shows none if the runtime reports none.",
 		apply: func(in *input) bool {
 			if len(in.step.IPs) > 0 || in.turn.Pod.Spec.HostNetwork || !in.step.Terminal && !isTerminal(in.turn.Before.Phase) {
 				return false

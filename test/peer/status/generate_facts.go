@@ -50,7 +50,7 @@ func factRules() []generateRule {
 func podFactRules() []generateRule {
 	return []generateRule{{
 		Name: "resources of the pod as a whole", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "Resources of the pod as a whole are those of its spec, and missing where the spec has none; the kubelet adds up the containers' and shows what the pod's cgroup has.",
+		Sentence: "Pod-level resources are those of the spec, and not set if the spec has none; the kubelet shows the sum of the containers' resources and the values of the pod's cgroup.",
 		Explains: func(s generateScene) bool {
 			spec := s.World.Pod.Spec.Resources
 			switch s.Fact {
@@ -63,7 +63,7 @@ func podFactRules() []generateRule {
 		},
 	}, {
 		Name: "requests above limits", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "A pod is Guaranteed only if each container requests its limits; the kubelet adds all up first, so that a request above its limit may make up for another below.",
+		Sentence: "A pod is Guaranteed only if the requests of each container equal its limits; the kubelet compares the sums, so that a request above its limit may compensate for another one below.",
 		Explains: func(s generateScene) bool {
 			all := slices.Concat(s.World.Pod.Spec.InitContainers, s.World.Pod.Spec.Containers)
 			above := slices.ContainsFunc(all, func(c corev1.Container) bool {
@@ -74,7 +74,7 @@ func podFactRules() []generateRule {
 		},
 	}, {
 		Name: "node addresses unknown", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "The node's addresses, where they are not known for a while, stay as they were reported last; the kubelet removes them from the status.",
+		Sentence: "While the node's addresses are unknown, the last reported ones are kept; the kubelet removes them from the status.",
 		Explains: func(s generateScene) bool {
 			before := s.World.Turns[s.Step].Before
 			said := map[string]string{"host IPs": fmt.Sprint(before.HostIP, before.HostIPs)}
@@ -85,20 +85,20 @@ func podFactRules() []generateRule {
 		},
 	}, {
 		Name: "generation of AllContainersRestarting", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "The condition AllContainersRestarting has the pod's generation like all others; the kubelet leaves it out.",
+		Sentence: "The condition AllContainersRestarting has the pod's generation like all others; the kubelet does not set it.",
 		Explains: func(s generateScene) bool {
 			return s.Fact == "condition AllContainersRestarting generation" && s.Kubelet == "0" && s.Ours == fmt.Sprint(s.World.Turns[s.Step].Pod.Generation)
 		},
 	}, {
 		Name: "all refusals at once", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "A status is refused with every container that may not change so; the kubelet names the first.",
+		Sentence: "The error of a rejected status names every container with an illegal transition; the kubelet names only the first.",
 		Explains: func(s generateScene) bool {
 			first, _, more := strings.Cut(s.Ours, "\n")
 			return s.Fact == "refused" && more && first == s.Kubelet
 		},
 	}, {
 		Name: "reason of a phase that the API server imposes", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "Where the API server shows another end than the node has seen, reason and message are those of that end; the kubelet loses them, or shows those of the other one.",
+		Sentence: "If the terminal phase in the API server differs from the node's, reason and message are those in the API server; the kubelet loses them, or shows those of the other phase.",
 		Explains: func(s generateScene) bool {
 			turn, kubelet := &s.World.Turns[s.Step], s.KubeletFacts[s.Step]
 			was := map[string]string{"reason": turn.Before.Reason, "message": turn.Before.Message}
@@ -124,7 +124,7 @@ func podFactRules() []generateRule {
 func stateFactRules() []generateRule {
 	return []generateRule{{
 		Name: "sidecar that exited with 0", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "A sidecar that exited with 0 and waits for its back-off says so; the kubelet shows it as terminated.",
+		Sentence: "A sidecar that exited with code 0 and waits for its back-off is shown as waiting; the kubelet shows it as terminated.",
 		Explains: func(s generateScene) bool {
 			p := look(s)
 			if p.list != "init" || !podutil.IsRestartableInitContainer(&p.spec) || !p.is(exitedState) || p.newest.ExitCode != 0 {
@@ -140,7 +140,7 @@ func stateFactRules() []generateRule {
 		},
 	}, {
 		Name: "unknown twice in a restart of all", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "A container in an unknown state that was reported as terminated stays so; the kubelet shows it as waiting from the second time on, as if it had never run.",
+		Sentence: "A container in an unknown state that was reported as terminated stays terminated; the kubelet shows it as waiting from the second report on, as if it had never run.",
 		Explains: func(s generateScene) bool {
 			p := look(s)
 			if !p.is(unknownState) || !p.same() || p.old.State.Terminated == nil || !podutil.AllContainersCouldRestart(&p.in.turn.Pod.Spec) {
@@ -154,7 +154,7 @@ func stateFactRules() []generateRule {
 		},
 	}, {
 		Name: "last termination that also waits or runs", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "Only an end is ever a last termination; the kubelet shows a predecessor that runs, was only created or is in an unknown state as one.",
+		Sentence: "A last termination is always a termination; the kubelet also shows a predecessor there that is running, was only created or is in an unknown state.",
 		Explains: func(s generateScene) bool {
 			var kubelet corev1.ContainerState
 			decode(s.Kubelet, &kubelet)
@@ -168,7 +168,7 @@ func stateFactRules() []generateRule {
 func messageFactRules() []generateRule {
 	return []generateRule{{
 		Name: "messages cut within a rune", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "Termination messages are cut between runes; the kubelet cuts them at any byte, so that what the API server shows differs from what was sent.",
+		Sentence: "Termination messages are cut between runes; the kubelet cuts them at any byte, so that the status in the API server differs from the status that was sent.",
 		Explains: func(s generateScene) bool { return cutWithinRune(s.Kubelet, s.Ours) },
 	}}
 }
@@ -177,14 +177,14 @@ func messageFactRules() []generateRule {
 func mountFactRules() []generateRule {
 	return []generateRule{{
 		Name: "recursive read-only mounts", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "Whether a mount is recursively read-only is what the runtime reports of the container; the kubelet reports what the runtime should be able to do.",
+		Sentence: "Whether a mount is recursively read-only is reported by the runtime for the container; the kubelet derives it from what the runtime supports.",
 		Explains: func(s generateScene) bool {
 			p := look(s)
 			return p.field == "mounts" && s.Kubelet != "" && s.Ours == encode(mounts(p.spec, p.newest))
 		},
 	}, {
 		Name: "mounts of a container without a status", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "A container's status has its volume mounts from the first time; the kubelet copies them from the status before, and so leaves them out for ever where that had none.",
+		Sentence: "A container's status has its volume mounts from the first report on; the kubelet copies them from the previous status, so they are missing for ever if that had none.",
 		Explains: func(s generateScene) bool {
 			p := look(s)
 			return p.field == "mounts" && s.Kubelet == "" && (p.old == nil || p.old.VolumeMounts == nil) && s.Ours == encode(mounts(p.spec, p.newest))

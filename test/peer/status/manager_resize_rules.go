@@ -13,7 +13,7 @@ import (
 func resizeManagerRules() []managerRule {
 	return []managerRule{{
 		Name: "times of a resize", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "A resize condition keeps its times when the agent starts again; in the kubelet they begin anew.",
+		Sentence: "A resize condition keeps its times when the agent is restarted; in the kubelet they are reset.",
 		Explains: func(s managerScene) bool {
 			_, fact := about(s)
 			if !strings.HasPrefix(fact, "condition PodResize") || !strings.HasSuffix(fact, " since") && !strings.HasSuffix(fact, " probed") {
@@ -28,7 +28,7 @@ func resizeManagerRules() []managerRule {
 		},
 	}, {
 		Name: "resize conditions", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
-		Sentence: "Resize conditions are the Manager's alone and are shown at once; in the kubelet they are shown with the next report that is not refused.",
+		Sentence: "Resize conditions are set only by the Manager and take effect at once; in the kubelet they take effect with the next status that is not rejected.",
 		Explains: func(s managerScene) bool {
 			step := &s.World.Steps[s.Step]
 			if step.Op != opResize || s.OursFacts[s.Step]["changed"] != "false" {

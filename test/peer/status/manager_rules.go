@@ -63,7 +63,7 @@ func managerRules() []managerRule {
 func reportManagerRules() []managerRule {
 	return []managerRule{{
 		Name: "not ready after the end", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "A pod that has ended is not Ready from the moment that it is reported; the kubelet takes that back only in what it sends to the API server.",
+		Sentence: "A pod that has ended is not Ready as soon as it is reported; the kubelet corrects Ready only in the status that it sends to the API server.",
 		Explains: func(s managerScene) bool {
 			pod, fact := about(s)
 			t, since := strings.CutSuffix(fact, " since")
@@ -88,7 +88,7 @@ func reportManagerRules() []managerRule {
 		},
 	}, {
 		Name: "deleted pods", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "That a pod is deleted is one change; the kubelet forces one at every report of a deleted or terminated pod, to wake its publisher.",
+		Sentence: "The deletion of a pod is one change; the kubelet forces a change at every report of a deleted or terminated pod, to wake its publisher.",
 		Explains: func(s managerScene) bool {
 			step := &s.World.Steps[s.Step]
 			reports := step.Op == opSet || step.Op == opResize || step.Op == opTerminate
@@ -102,7 +102,7 @@ func reportManagerRules() []managerRule {
 		},
 	}, {
 		Name: "the phase of an ended pod", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
-		Sentence: "A pod that has ended keeps its phase, reason and message in the Manager, whoever reports; in the kubelet only in status generation.",
+		Sentence: "A pod that has ended keeps its phase, reason and message in the Manager, whatever is reported; in the kubelet only in status generation.",
 		Explains: func(s managerScene) bool {
 			step, ours := &s.World.Steps[s.Step], s.OursFacts[s.Step]
 			if step.Op != opSet && step.Op != opResize && step.Op != opTerminate || !isTerminal(corev1.PodPhase(ours["said phase"])) || ours["said phase"] == string(step.Status.Phase) {
@@ -132,7 +132,7 @@ func reportManagerRules() []managerRule {
 func probeManagerRules() []managerRule {
 	return []managerRule{{
 		Name: "readiness of a container that has ended", Class: judge.KubeletDefect, Doc: statusDoc, Ends: true,
-		Sentence: "A probe result of a container that has ended counts for nothing; the kubelet makes the container ready.",
+		Sentence: "A probe result of a terminated container is ignored; the kubelet makes the container ready.",
 		Explains: func(s managerScene) bool {
 			step := &s.World.Steps[s.Step]
 			earlier := s
@@ -143,7 +143,7 @@ func probeManagerRules() []managerRule {
 		},
 	}, {
 		Name: "startup results", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
-		Sentence: "A startup result decides Initialized at once, and Ready of a container without a readiness probe; in the kubelet both follow with the next sync.",
+		Sentence: "A startup result updates Initialized at once, and also Ready of a container without a readiness probe; in the kubelet both follow with the next sync.",
 		Explains: func(s managerScene) bool { return s.World.Steps[s.Step].Op == opStartup && probedAlike(s) },
 	}}
 }
@@ -152,7 +152,7 @@ func probeManagerRules() []managerRule {
 func endManagerRules() []managerRule {
 	return []managerRule{{
 		Name: "previous status of an end", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
-		Sentence: "What a pod had done when it is terminated is judged by what was reported last; the kubelet judges by what the API server shows, which for a static pod is nothing.",
+		Sentence: "When a pod is terminated, its containers are updated from the last reported status; the kubelet uses the status in the API server, which is empty for a static pod.",
 		Explains: func(s managerScene) bool {
 			step := &s.World.Steps[s.Step]
 			if step.Op != opTerminate {
@@ -179,7 +179,7 @@ func endManagerRules() []managerRule {
 		},
 	}, {
 		Name: "time of Ready after the end", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "The transition time of Ready stands still once a pod has ended; where a pod is terminated while it is ready, the kubelet moves it in the API server with every tick.",
+		Sentence: "The transition time of Ready does not change after a pod has ended; if a pod is terminated while it is ready, the kubelet changes it in the API server with every tick.",
 		Explains: func(s managerScene) bool {
 			name, ok := strings.CutPrefix(s.Fact, "calls patch ")
 			pod, _ := strconv.Atoi(strings.TrimPrefix(name, "pod-"))
@@ -190,7 +190,7 @@ func endManagerRules() []managerRule {
 		},
 	}, {
 		Name: "end of a static pod", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "A static pod that was terminated stays so when it is reported again; the kubelet forgets it (kubernetes#116484).",
+		Sentence: "A static pod that was terminated stays terminated when it is reported again; in the kubelet it does not (kubernetes#116484).",
 		Explains: func(s managerScene) bool {
 			step := &s.World.Steps[s.Step]
 			static := isStatic(s.World.Pods[step.Pod])

@@ -14,7 +14,7 @@ import (
 func sendManagerRules() []managerRule {
 	return []managerRule{{
 		Name: "another end", Class: judge.KubeletDefect, Doc: statusDoc, Ends: true,
-		Sentence: "An end that the API server has is not sent over by another phase; the kubelet sends it, and the API server refuses it again and again.",
+		Sentence: "A terminal phase in the API server is not overwritten with another phase; the kubelet tries it again and again, and the API server rejects it.",
 		Explains: func(s managerScene) bool {
 			pod, fact := about(s)
 			end := shown(s, pod)
@@ -31,7 +31,7 @@ func sendManagerRules() []managerRule {
 		},
 	}, {
 		Name: "patch that changes nothing", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "A patch is sent only if it changes something; the kubelet also sends the order of conditions alone.",
+		Sentence: "A patch is sent only if a value changes; the kubelet also sends one if only the order of conditions differs.",
 		Explains: func(s managerScene) bool {
 			name, ok := strings.CutPrefix(s.Fact, "calls patch ")
 			if !ok || s.Kubelet != "1" || s.Ours != "" {
@@ -46,7 +46,7 @@ func sendManagerRules() []managerRule {
 		},
 	}, {
 		Name: "deletion behind a patch that changes nothing", Class: judge.KubeletDefect, Doc: statusDoc, Ends: true,
-		Sentence: "A patch is sent only if it changes something; the kubelet also sends the order of conditions alone.",
+		Sentence: "A patch is sent only if a value changes; the kubelet also sends one if only the order of conditions differs.",
 		Explains: func(s managerScene) bool {
 			pod, _ := about(s)
 			call := "calls delete pod-" + strconv.Itoa(pod)
@@ -55,7 +55,7 @@ func sendManagerRules() []managerRule {
 		},
 	}, {
 		Name: "an end that was held back", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
-		Sentence: "A status of which the end was held back is sent again soon; the kubelet sends it again with its next tick.",
+		Sentence: "A status whose terminal phase was not published yet is sent again soon; the kubelet sends it again with its next tick.",
 		Explains: func(s managerScene) bool {
 			pod, fact := about(s)
 			held := slices.ContainsFunc(s.World.Steps[:s.Step], func(step managerStep) bool { return step.Op == opTick && step.MayRun })
@@ -65,7 +65,7 @@ func sendManagerRules() []managerRule {
 		},
 	}, {
 		Name: "a change that was not seen", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
-		Sentence: "A change by others that the agent has not seen is put right when it is seen; the kubelet gets the object before each PATCH.",
+		Sentence: "A change by another writer is corrected when the agent has received it; the kubelet gets the object before each PATCH.",
 		Explains: func(s managerScene) bool {
 			pod, fact := about(s)
 			end := shown(s, pod)
@@ -74,7 +74,7 @@ func sendManagerRules() []managerRule {
 		},
 	}, {
 		Name: "a forced change", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
-		Sentence: "That a pod is deleted is one change; the kubelet forces one at every report of a deleted or terminated pod, to wake its publisher.",
+		Sentence: "The deletion of a pod is one change; the kubelet forces a change at every report of a deleted or terminated pod, to wake its publisher.",
 		Explains: func(s managerScene) bool {
 			pod, _ := about(s)
 			call := "calls delete pod-" + strconv.Itoa(pod)
@@ -83,7 +83,7 @@ func sendManagerRules() []managerRule {
 		},
 	}, {
 		Name: "a deletion that failed", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
-		Sentence: "A deletion that failed is tried again after a back-off; the kubelet tries it again with its next tick.",
+		Sentence: "A failed deletion is retried after a back-off; the kubelet retries it with its next tick.",
 		Explains: func(s managerScene) bool {
 			failed := slices.ContainsFunc(s.World.Steps[:s.Step], func(step managerStep) bool { return step.Fail == "delete" })
 			return failed && s.World.Steps[s.Step].Op == opSync &&
@@ -91,7 +91,7 @@ func sendManagerRules() []managerRule {
 		},
 	}, {
 		Name: "time of a DisruptionTarget", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "What is reported of a pod does not change by sending it; in the kubelet the time of a DisruptionTarget condition becomes that of the call.",
+		Sentence: "Publication does not change the reported status; in the kubelet the time of a DisruptionTarget condition becomes that of the call.",
 		Explains: func(s managerScene) bool {
 			pod, fact := about(s)
 			name := "pod-" + strconv.Itoa(pod) + " " + fact

@@ -16,7 +16,7 @@ type (
 func mergeRules() []mergeRule {
 	return []mergeRule{{
 		Name: "another end", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "An end that the API server has is not sent over by another phase; the kubelet sends it, and the API server refuses it again and again.",
+		Sentence: "A terminal phase in the API server is not overwritten with another phase; the kubelet tries it again and again, and the API server rejects it.",
 		Explains: func(s mergeScene) bool {
 			api := &s.World.Pod.Status
 			if !isTerminal(api.Phase) || s.World.Status.Phase == api.Phase {
@@ -39,7 +39,7 @@ func mergeRules() []mergeRule {
 		},
 	}, {
 		Name: "time of Ready after the end", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "The transition time of Ready stands still once a pod has ended; where a pod is terminated while it is ready, the kubelet moves it in the API server with every tick.",
+		Sentence: "The transition time of Ready does not change after a pod has ended; if a pod is terminated while it is ready, the kubelet changes it in the API server with every tick.",
 		Explains: func(s mergeScene) bool {
 			return s.Kubelet == "00:01:00" && isTerminal(corev1.PodPhase(s.OursFacts[s.Step]["phase"])) && falseSince(s) == s.Ours
 		},

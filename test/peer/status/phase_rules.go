@@ -19,14 +19,14 @@ type (
 func phaseRules() []phaseRule {
 	return slices.Concat(textRules(), endRules(), []phaseRule{{
 		Name: "all refusals at once", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "A status is refused with every container that may not change so; the kubelet names the first.",
+		Sentence: "The error of a rejected status names every container with an illegal transition; the kubelet names only the first.",
 		Explains: func(s phaseScene) bool {
 			first, _, more := strings.Cut(s.Ours, "\n")
 			return s.Fact == "refused" && more && first == s.Kubelet
 		},
 	}, {
 		Name: "init containers by name", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "Init containers are matched to the spec by name; the kubelet matches them by index, and refuses a status that lacks one of them.",
+		Sentence: "Init containers are matched to the spec by name; the kubelet matches them by index, and rejects a status in which one is missing.",
 		Explains: func(s phaseScene) bool {
 			pod := matched(s.World.Pod)
 			if len(pod.Spec.InitContainers) == len(s.World.Pod.Spec.InitContainers) {
@@ -41,7 +41,7 @@ func phaseRules() []phaseRule {
 		},
 	}, {
 		Name: "readiness gates beside sidecars", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "Ready with readiness gates looks at sidecars wherever it is computed; the kubelet leaves them out when it decides whether a pod needs a sync, and so syncs one with a sidecar at every change.",
+		Sentence: "Ready with readiness gates always includes sidecars; the kubelet leaves them out when it decides whether a pod needs a sync, and so syncs a pod with a sidecar at every change.",
 		Explains: func(s phaseScene) bool {
 			pod := s.World.Pod
 			all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
@@ -80,13 +80,13 @@ func matched(pod *corev1.Pod) *corev1.Pod {
 func textRules() []phaseRule {
 	return []phaseRule{{
 		Name: "messages cut within a rune", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "Termination messages are cut between runes; the kubelet cuts them at any byte, so that what the API server shows differs from what was sent.",
+		Sentence: "Termination messages are cut between runes; the kubelet cuts them at any byte, so that the status in the API server differs from the status that was sent.",
 		Explains: func(s phaseScene) bool {
 			return strings.HasSuffix(s.Fact, " message") && cutWithinRune(s.Kubelet, s.Ours)
 		},
 	}, {
 		Name: "invalid text", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "Messages are valid UTF-8: a run of other bytes becomes one replacement character; the kubelet leaves them to JSON, which replaces each byte.",
+		Sentence: "Messages are valid UTF-8: a sequence of invalid bytes becomes one replacement character; in the kubelet the JSON encoder replaces each byte.",
 		Explains: func(s phaseScene) bool {
 			return strings.HasSuffix(s.Fact, "message") && s.Kubelet != s.Ours && strings.Contains(s.Kubelet, `\ufffd`) && collapsed(s.Kubelet) == s.Ours
 		},
@@ -106,7 +106,7 @@ func encodeText(text string) string { return strings.Trim(encode(text), `"`) }
 func endRules() []phaseRule {
 	return []phaseRule{{
 		Name: "end of a pod whose status lacks an init container", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "Init containers are matched to the spec by name; the kubelet matches them by index, and refuses a status that lacks one of them.",
+		Sentence: "Init containers are matched to the spec by name; the kubelet matches them by index, and rejects a status in which one is missing.",
 		Explains: func(s phaseScene) bool {
 			pod := matched(s.World.Pod)
 			if !strings.HasPrefix(s.Fact, "ended ") || len(pod.Spec.InitContainers) == len(s.World.Pod.Spec.InitContainers) {
@@ -122,7 +122,7 @@ func endRules() []phaseRule {
 		},
 	}, {
 		Name: "not ready after the end", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "A pod that has ended is not Ready from the moment that it is reported; the kubelet takes that back only in what it sends to the API server.",
+		Sentence: "A pod that has ended is not Ready as soon as it is reported; the kubelet corrects Ready only in the status that it sends to the API server.",
 		Explains: func(s phaseScene) bool {
 			want, ok := unready(s.KubeletFacts[s.Step], "ended ", s.World.Pod.Generation, "00:00:00")[s.Fact]
 			return ok && s.Ours == want

@@ -27,27 +27,27 @@ func deviations() []deviation {
 	return []deviation{
 		{
 			Rule: rule("hook that has run", judge.Deliberate,
-				"The kubelet runs a preStop hook again after it was restarted; here it runs once, if the caller says that it ran."),
+				"The kubelet runs a preStop hook again after a restart. Here it runs once, if the caller sets PreStopped."),
 			change: hooksRanBefore,
 		},
 		{
 			Rule: rule("hook of a container that has ended", judge.Deliberate,
-				"The kubelet waits for a preStop hook, such as a sleep, whose container has ended; here that ends the hook."),
+				"The kubelet waits for a preStop hook, such as a sleep, whose container has ended; here the hook is cancelled."),
 			change: hooksEnd,
 		},
 		{
 			Rule: rule("sidecar behind one that does not run", judge.KubeletDefect,
-				"In the kubelet a sidecar waits for the one after it alone, and for none if that does not run; here for all that come after it."),
+				"In the kubelet a sidecar waits only for the sidecar after it, and for none if that one does not run. Here it waits for all sidecars that come after it."),
 			change: sidecarsInRow,
 		},
 		{
 			Rule: rule("sidecar beside an init container", judge.KubeletDefect,
-				"The kubelet stops sidecars beside an init container that still runs and may need them; here they wait for it."),
+				"The kubelet stops sidecars while an init container still runs and may need them; here they are stopped after it."),
 			change: initContainersFirst,
 		},
 		{
 			Rule: rule("container that can't be stopped", judge.KubeletDefect,
-				"In the kubelet sidecars wait to the end of the grace period for a container that can't be stopped; here until that is known."),
+				"In the kubelet, sidecars wait until the end of the grace period for a container that can't be stopped. Here they wait only until the stop has failed."),
 			change: func(w *world) bool {
 				w.quiet = true
 				return slices.ContainsFunc(w.Containers, func(c *container) bool { return c.Fails > 0 })
@@ -55,7 +55,7 @@ func deviations() []deviation {
 		},
 		{
 			Rule: rule("parts of seconds", judge.Deliberate,
-				"The kubelet cuts the time of a hook, and that of waiting, to whole seconds, so that a container may have up to two seconds more than its pod; here what is left to the deadline is rounded up."),
+				"The kubelet rounds the time of a hook and the waiting time down to whole seconds, so a container may get up to two seconds more than its pod. Here the time left until the deadline is rounded up."),
 			change: func(w *world) bool {
 				w.scale = 10_000 // all durations are whole seconds then
 				return true

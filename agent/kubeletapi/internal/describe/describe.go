@@ -1,5 +1,5 @@
-// Package describe converts what an agent knows of a pod to the types of package api. It is
-// pure: its caller has gathered the facts.
+// Package describe converts the facts about a pod to the types of package api. It is pure: its
+// caller gathers the facts.
 package describe
 
 import (
@@ -17,13 +17,14 @@ import (
 	"github.com/kubeparts/kubeparts/prober"
 )
 
-// Facts are what is known of a pod. They are not modified.
+// Facts are the facts about a pod. They are not modified.
 type Facts struct {
 	// Pod is the pod with its newest status. Required.
 	Pod *corev1.Pod
-	// Terminating reports that the pod is being stopped.
+	// Terminating reports whether the pod is being stopped.
 	Terminating bool
-	// Usage is what the pod uses, and Containers what its containers use, by name. Optional.
+	// Usage is the resource usage of the pod, and Containers that of its containers, by name.
+	// Optional.
 	Usage      *api.Usage
 	Containers map[string]api.Usage
 	// Probes are the probes of all its containers. Optional.
@@ -41,7 +42,7 @@ func Pod(f Facts) api.Pod {
 		Started: timeOf(s.StartTime), Usage: f.Usage, Events: f.Events, Containers: []api.Container{},
 	}
 	if out.Phase == "" {
-		out.Phase = corev1.PodPending // it has no status yet
+		out.Phase = corev1.PodPending // the pod has no status yet
 	}
 	list := func(specs []corev1.Container, statuses []corev1.ContainerStatus, kindOf func(*corev1.Container) string) {
 		for i := range specs {
@@ -118,8 +119,7 @@ func probe(p agent.Probe) api.Probe {
 	return out
 }
 
-// State returns what kubectl shows as the status of a pod, such as CrashLoopBackOff or
-// Init:0/1.
+// State returns the status that kubectl shows for a pod, such as CrashLoopBackOff or Init:0/1.
 func State(p *corev1.Pod, terminating bool) string {
 	s := &p.Status
 	state := cmp.Or(s.Reason, string(s.Phase), string(corev1.PodPending))
@@ -132,12 +132,12 @@ func State(p *corev1.Pod, terminating bool) string {
 		return "Terminating"
 	}
 	if podspec.IsTerminal(s.Phase) && s.Reason != "" {
-		return s.Reason // such as Evicted, which is more than how its containers ended
+		return s.Reason // such as Evicted, which explains more than the end of its containers
 	}
 	return state
 }
 
-// initState returns how far the pod's initialization is, and false if it is over.
+// initState returns the progress of the pod's initialization, and false if it is complete.
 func initState(p *corev1.Pod) (string, bool) {
 	statuses := p.Status.InitContainerStatuses
 	if len(p.Status.ContainerStatuses) == 0 && len(statuses) == 0 || podspec.IsTerminal(p.Status.Phase) && p.Status.Reason != "" {
@@ -162,7 +162,7 @@ func initState(p *corev1.Pod) (string, bool) {
 	return "", false
 }
 
-// mainState returns the reason of the first container that does not run, else the given
+// mainState returns the reason of the first container that is not running, otherwise the given
 // state.
 func mainState(s *corev1.PodStatus, state string) string {
 	running := false
@@ -233,7 +233,7 @@ func Containers(p *corev1.Pod) (names []string) {
 	return names
 }
 
-// ContainerStatus returns the status of the container of that name, nil if it has none yet.
+// ContainerStatus returns the status of the container with this name, nil if it has none yet.
 func ContainerStatus(p *corev1.Pod, name string) *corev1.ContainerStatus {
 	s := &p.Status
 	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {

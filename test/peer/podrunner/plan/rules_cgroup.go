@@ -23,7 +23,7 @@ func (s *State) withoutBackoff() *State {
 
 func heldResize() deviation {
 	return deviation{
-		Rule: rule("resize while an init container backs off", judge.KubeletDefect, "The kubelet resizes no container while an init container of the pod backs off; ours does, because one that can't be started holds up no other."),
+		Rule: rule("resize while an init container backs off", judge.KubeletDefect, "The kubelet resizes no container while an init container of the pod backs off; this package does, because a container that can't be started does not delay others."),
 		facts: func(s *State, f judge.Facts) {
 			if !goesOn(s, f) || !slices.ContainsFunc(s.Pod.Spec.InitContainers, func(c corev1.Container) bool { return s.current["wait "+c.Name] != "" }) {
 				return
@@ -39,7 +39,7 @@ func heldResize() deviation {
 
 func cpuWithMemory() deviation {
 	return deviation{
-		Rule: rule("CPU limit that comes with the memory", judge.KubeletDefect, "If a pod that gets limits passes them on to a container, the kubelet sets the container's CPU limit together with its memory limit, and once more with the CPU; ours sets each once."),
+		Rule: rule("CPU limit that comes with the memory", judge.KubeletDefect, "If a container inherits new limits from its pod, the kubelet sets the container's CPU limit together with its memory limit, and once more with the CPU; this package sets each once."),
 		facts: func(s *State, f judge.Facts) {
 			if s.Pod.Spec.Resources == nil || s.Pod.Spec.Resources.Limits.Cpu().IsZero() {
 				return
@@ -67,7 +67,7 @@ func sharesOf(requests corev1.ResourceList) int64 {
 
 func limitsRemoved() deviation {
 	return deviation{
-		Rule: rule("limits that are taken away", judge.KubeletDefect, "The kubelet sends zero for a limit that is taken away, so that the runtime leaves the old limit in force and the status goes on to show it; ours sends -1, which takes the limit away."),
+		Rule: rule("limits that are taken away", judge.KubeletDefect, "The kubelet sends zero for a limit that was removed, so the runtime keeps the old limit and the status still shows it. This package sends -1, which removes the limit."),
 		facts: func(s *State, f judge.Facts) {
 			if !s.sameClass() {
 				return
@@ -152,7 +152,7 @@ func (s *State) podWanted() *runtimeapi.LinuxContainerResources {
 
 func podCgroupAlone() deviation {
 	return deviation{
-		Rule: rule("cgroup of a pod without running containers", judge.KubeletDefect, "The kubelet resizes a pod's cgroup only together with a container that runs, so that a pod whose limits were raised while its containers were down keeps the old ones; ours resizes it whenever it differs."),
+		Rule: rule("cgroup of a pod without running containers", judge.KubeletDefect, "The kubelet resizes a pod's cgroup only together with a running container, so a pod whose limits were raised while its containers were down keeps the old limits. This package resizes the cgroup whenever it differs."),
 		facts: func(s *State, f judge.Facts) {
 			forget(f, "resize memory pod", "resize cpu pod", "resize nothing pod", "resize order of pod")
 			if !goesOn(s, f) || !s.sameClass() {
@@ -165,7 +165,7 @@ func podCgroupAlone() deviation {
 
 func sidecarLimit() deviation {
 	return deviation{
-		Rule: rule("init container without a limit after a sidecar", judge.KubeletDefect, "The kubelet counts an init container without a limit that comes after a sidecar with one as if it had that limit, and so limits the pod as a whole; ours limits no pod in which a container has no limit."),
+		Rule: rule("init container without a limit after a sidecar", judge.KubeletDefect, "The kubelet counts an init container without a limit that comes after a sidecar with one as if it had that limit, and so limits the pod as a whole. This package does not limit a pod in which a container has no limit."),
 		facts: func(s *State, f judge.Facts) {
 			if !goesOn(s, f) || !s.sameClass() {
 				return

@@ -15,8 +15,7 @@ import (
 
 func clockSetBack() deviation {
 	return deviation{
-		Rule: rule("clock set back", judge.Deliberate, "The kubelet takes the instance of a container that has the latest creation time for the newest; "+
-			"ours takes the one with the highest restart count, because clocks are set back (kubernetes#134153)."),
+		Rule: rule("clock set back", judge.Deliberate, "For the kubelet, the newest instance of a container is the one with the latest creation time; for this package it is the one with the highest restart count, because clocks may be set back (kubernetes#134153)."),
 		state: func(s *State) bool {
 			all := slices.Clone(s.Containers)
 			slices.SortStableFunc(all, func(a, b *Container) int {
@@ -35,7 +34,7 @@ func clockSetBack() deviation {
 
 func noHash() deviation {
 	return deviation{
-		Rule: rule("no hash", judge.Deliberate, "The kubelet replaces a container that carries no hash; ours leaves it alone, because another agent made it."),
+		Rule: rule("no hash", judge.Deliberate, "The kubelet replaces a container that has no hash; this package does not touch it, because another agent created it."),
 		state: func(s *State) (changed bool) {
 			for _, c := range s.Containers {
 				spec, _ := s.spec(c.Name)
@@ -50,7 +49,7 @@ func noHash() deviation {
 
 func wholeDefinition() deviation {
 	return deviation{
-		Rule: rule("whole definition", judge.Deliberate, "The kubelet's hash of a definition covers its name and image; ours covers all but resources, because pods from files may change in other ways."),
+		Rule: rule("whole definition", judge.Deliberate, "The kubelet's hash of a definition covers its name and image; that of this package covers everything except resources, because pods from files may change in other ways."),
 		state: func(s *State) (changed bool) {
 			for _, c := range s.Containers {
 				spec, _ := s.spec(c.Name)
@@ -65,7 +64,7 @@ func wholeDefinition() deviation {
 
 func failedStarts() deviation {
 	return deviation{
-		Rule: rule("back-off after failed starts", judge.Deliberate, "The kubelet's restart back-off grows with each attempt to start a container; ours grows with each container that was made."),
+		Rule: rule("back-off after failed starts", judge.Deliberate, "The kubelet's restart back-off grows with each attempt to start a container; here it grows with each container that was created."),
 		state: func(s *State) bool {
 			n := len(s.Starts)
 			s.Starts = slices.DeleteFunc(s.Starts, func(st Start) bool { return st.Failed })
@@ -91,7 +90,7 @@ func (s *State) markBrokenOff() (changed bool) {
 
 func startBrokenOff() deviation {
 	return deviation{
-		Rule:  rule("start that was broken off", judge.Deliberate, "A container whose start was broken off because its agent was killed has exited with 128 for the kubelet; for ours it has not failed, and the same attempt is made again."),
+		Rule:  rule("start that was broken off", judge.Deliberate, "If an agent is killed while it starts a container, the kubelet counts the container as exited with code 128. Here it has not failed, and the same attempt is made again."),
 		state: (*State).markBrokenOff,
 		facts: func(s *State, f judge.Facts) {
 			for _, name := range s.names() {
@@ -118,7 +117,7 @@ func startBrokenOff() deviation {
 // another container.
 func backoffKeyDefinition() deviation {
 	return deviation{
-		Rule: rule("back-off of a changed definition", judge.Deliberate, "The kubelet's restart back-off of a container starts afresh when its image or resources change; ours when anything of its definition changes."),
+		Rule: rule("back-off of a changed definition", judge.Deliberate, "The kubelet resets the restart back-off of a container when its image or resources change; this package resets it when anything of its definition changes."),
 		state: func(s *State) bool {
 			return s.startsOf(func(was, is *corev1.Container) bool {
 				return was.Image == is.Image && podspec.ContainerHash(was) != podspec.ContainerHash(is)

@@ -37,7 +37,7 @@ func (c *Container) takenFor(has corev1.ResourceRequirements) (changed bool) {
 
 func memoryInUse() deviation {
 	return deviation{
-		Rule: rule("memory in use", judge.Deliberate, "The kubelet takes no memory away from containers that use more than they are to have; ours is not held back by what is in use."),
+		Rule: rule("memory in use", judge.Deliberate, "The kubelet does not lower a memory limit below the memory that is in use; this package does not check the use."),
 		state: func(s *State) bool {
 			used := s.Used
 			s.Used = 0
@@ -48,7 +48,7 @@ func memoryInUse() deviation {
 
 func classChange() deviation {
 	return deviation{
-		Rule: rule("change of the QoS class", judge.Deliberate, "A resize that would change the pod's QoS class is left undone, and the plan says so."),
+		Rule: rule("change of the QoS class", judge.Deliberate, "A resize that would change the pod's QoS class is not carried out, and the plan reports it."),
 		state: func(s *State) bool {
 			if s.sameClass() {
 				return false
@@ -69,7 +69,7 @@ func (s *State) sameClass() bool {
 
 func podLevelLimitsLate() deviation {
 	return deviation{
-		Rule: rule("limits of the pod for a container that did not run", judge.KubeletDefect, "A container that was created but did not run when the pod's limits were resized keeps the old ones in the kubelet; ours resizes it when it runs."),
+		Rule: rule("limits of the pod for a container that did not run", judge.KubeletDefect, "In the kubelet, a container that was created but did not run when the pod's limits were resized keeps the old ones; this package resizes it when it runs."),
 		state: func(s *State) bool {
 			if s.PodHas == nil {
 				return false
@@ -93,7 +93,7 @@ func podLevelLimitsLate() deviation {
 
 func podLevelShares() deviation {
 	return deviation{
-		Rule: rule("shares of a limit of the pod", judge.KubeletDefect, "A container that requests no CPU and has its limit from the pod gets shares of that limit when the kubelet makes it, and the fewest when the kubelet resizes it; in ours those of the limit."),
+		Rule: rule("shares of a limit of the pod", judge.KubeletDefect, "A container that requests no CPU and gets its limit from the pod has CPU shares according to that limit when the kubelet creates it, and the minimum when the kubelet resizes it; here it always has the shares of the limit."),
 		state: func(s *State) (changed bool) {
 			if s.Pod.Spec.Resources == nil {
 				return false

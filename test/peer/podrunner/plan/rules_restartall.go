@@ -31,7 +31,7 @@ func (s *State) asker() *Container {
 
 func restartAllMessage() deviation {
 	return deviation{
-		Rule: rule("reason of a restart of all", judge.Deliberate, "When all containers are restarted, the kubelet's event for each that is stopped reads \"killing\"; ours has the cause."),
+		Rule: rule("reason of a restart of all", judge.Deliberate, "When all containers are restarted, the kubelet's event for each stopped container reads \"killing\"; the event of this package has the cause."),
 		facts: func(s *State, f judge.Facts) {
 			for name, value := range f {
 				if id, isKill := strings.CutPrefix(name, "kill "); isKill && f["restart all"] != "" {
@@ -44,7 +44,7 @@ func restartAllMessage() deviation {
 
 func restartAllCreated() deviation {
 	return deviation{
-		Rule: rule("created containers in a restart of all", judge.Deliberate, "When all containers are restarted, the kubelet stops those that were created but not started, too; ours only removes them."),
+		Rule: rule("created containers in a restart of all", judge.Deliberate, "When all containers are restarted, the kubelet also stops those that were created but not started; this package only removes them."),
 		facts: func(s *State, f judge.Facts) {
 			for _, c := range s.Containers {
 				if f["restart all"] != "" && c.State == created {
@@ -57,7 +57,7 @@ func restartAllCreated() deviation {
 
 func restartAllBackoff() deviation {
 	return deviation{
-		Rule: rule("back-off of a restart of all", judge.Deliberate, "What a restart of all containers (KEP-5532) asks for backs off like any other restart, with everything stopped meanwhile."),
+		Rule: rule("back-off of a restart of all", judge.Deliberate, "A restart of all containers (KEP-5532) backs off like any other restart, with everything stopped meanwhile."),
 		facts: func(s *State, f judge.Facts) {
 			c := s.asker()
 			if f["restart all"] == "" || c == nil {
@@ -73,7 +73,7 @@ func restartAllBackoff() deviation {
 
 func forgottenEphemeral() deviation {
 	return deviation{
-		Rule: rule("ephemeral container that the runtime forgot", judge.Deliberate, "The kubelet starts an ephemeral container again that the runtime has forgotten; ours recalls from its log that it has run."),
+		Rule: rule("ephemeral container that the runtime forgot", judge.Deliberate, "The kubelet starts an ephemeral container again that is no longer in the runtime; this package sees from its log that it has run."),
 		facts: func(s *State, f judge.Facts) {
 			for _, name := range s.names() {
 				if s.isKind(name, podrunner.Ephemeral) && s.newest(name) == nil && s.Logs[name] > 0 {

@@ -80,7 +80,7 @@ func (s *State) restarts(name string, code int32) bool {
 
 func noNamespaces() deviation {
 	return deviation{
-		Rule: rule("sandbox without namespaces", judge.KubeletDefect, "The kubelet makes the sandbox of a pod in the host's network anew, again and again, where the runtime does not tell its namespaces; ours uses it."),
+		Rule: rule("sandbox without namespaces", judge.KubeletDefect, "If the runtime does not report the namespaces of a sandbox, the kubelet creates the sandbox of a pod in the host's network again and again; this package uses it."),
 		state: func(s *State) bool {
 			b := s.box()
 			if b == nil || !b.NoLinux {
@@ -95,8 +95,7 @@ func noNamespaces() deviation {
 // ownPolicies makes the kubelet look at what it should when it makes a sandbox anew.
 func ownPolicies() deviation {
 	return deviation{
-		Rule: rule("policies of containers in a new sandbox", judge.KubeletDefect, "When the kubelet makes a pod's sandbox anew, it starts a container again that has ended and is not to be restarted by its own policy, "+
-			"if the pod has no init containers, and not one that its rules restart after an exit with 0; ours asks policy and rules as always."),
+		Rule: rule("policies of containers in a new sandbox", judge.KubeletDefect, "When the kubelet creates a pod's sandbox again and the pod has no init containers, it starts a container that has ended and must not restart by its own policy, and does not start a container that must restart by its rules after exit code 0. This package always follows policy and rules."),
 		state: func(s *State) (changed bool) {
 			if s.usable() || s.restartsAll() {
 				return false
@@ -129,14 +128,14 @@ func (s *State) settle(spec *corev1.Container) {
 
 func neverRemoved() deviation {
 	return deviation{
-		Rule:  rule("removed sandbox of a pod that runs once", judge.KubeletDefect, "The kubelet runs all containers of a pod with restartPolicy Never again whose sandbox was removed from the runtime; ours runs those that had not been made."),
+		Rule:  rule("removed sandbox of a pod that runs once", judge.KubeletDefect, "If the sandbox of a pod with restartPolicy Never was removed from the runtime, the kubelet runs all its containers again; this package runs only those that had not been created."),
 		state: func(s *State) bool { return len(s.Boxes) == 0 && s.runOnce() },
 	}
 }
 
 func never() deviation {
 	return deviation{
-		Rule:  rule("dead sandbox of a pod that runs once", judge.Deliberate, "With Never a container that had not been made when the sandbox died still gets its run; the kubelet leaves the pod Pending for ever."),
+		Rule:  rule("dead sandbox of a pod that runs once", judge.Deliberate, "With restartPolicy Never, a container that had not been created when the sandbox ended still runs; the kubelet leaves the pod Pending for ever."),
 		state: func(s *State) bool { return len(s.Boxes) > 0 && s.runOnce() },
 	}
 }
@@ -178,7 +177,7 @@ func (s *State) newestHidden(name string) *Container {
 // otherSandbox removes what is not in the sandbox in use from the kubelet's sight.
 func otherSandbox() deviation {
 	return deviation{
-		Rule: rule("containers of another sandbox", judge.KubeletDefect, "The kubelet takes containers that an earlier sandbox has left, because they could not be removed or stopped, for those of the sandbox in use; ours does not."),
+		Rule: rule("containers of another sandbox", judge.KubeletDefect, "The kubelet treats containers that an earlier sandbox has left, because they could not be removed or stopped, as containers of the current sandbox; this package does not."),
 		state: func(s *State) (changed bool) {
 			if !s.usable() || s.restartsAll() {
 				return false
@@ -205,7 +204,7 @@ func otherSandbox() deviation {
 // overAgain is about pods that are over, of which nothing is left to stop.
 func overAgain() deviation {
 	return deviation{
-		Rule: rule("pod that is over", judge.Deliberate, "The kubelet stops the dead sandboxes of a pod that is over in each sync; ours does nothing once nothing of it runs."),
+		Rule: rule("pod that is over", judge.Deliberate, "The kubelet stops the dead sandboxes of an ended pod in each sync; this package does nothing once nothing of the pod runs."),
 		facts: func(s *State, f judge.Facts) {
 			if f["stop pod"] != "" && !newSandbox(f) && !s.runs() {
 				delete(f, "stop pod")
@@ -221,7 +220,7 @@ func (s *State) runs() bool {
 
 func unknownWithoutSandbox() deviation {
 	return deviation{
-		Rule: rule("unknown container of a pod without a sandbox", judge.KubeletDefect, "When the kubelet stops a pod it does not stop containers in an unknown state, which go on if their sandbox is gone; ours stops them."),
+		Rule: rule("unknown container of a pod without a sandbox", judge.KubeletDefect, "When the kubelet stops a pod it does not stop containers in an unknown state, which continue to run if their sandbox is gone; this package stops them."),
 		facts: func(s *State, f judge.Facts) {
 			if !s.usable() && s.runs() {
 				f["stop pod"] = "yes"
@@ -232,7 +231,7 @@ func unknownWithoutSandbox() deviation {
 
 func sandboxBackoff() deviation {
 	return deviation{
-		Rule: rule("back-off of a sandbox", judge.Deliberate, "A sandbox that dies soon after it was made is made again with the restart back-off, not as fast as its death is noticed."),
+		Rule: rule("back-off of a sandbox", judge.Deliberate, "A sandbox that ends soon after its creation is created again with the restart back-off; the kubelet creates it again at once."),
 		facts: func(s *State, f judge.Facts) {
 			if !newSandbox(f) || len(s.Boxes) == 0 {
 				return
@@ -272,7 +271,7 @@ func sandboxBackoff() deviation {
 
 func ephemeralOfStopped() deviation {
 	return deviation{
-		Rule: rule("ephemeral container of a pod that is stopped", judge.KubeletDefect, "The kubelet starts a new ephemeral container in the sandbox of a pod that it has just stopped because the pod has failed; ours does not."),
+		Rule: rule("ephemeral container of a pod that is stopped", judge.KubeletDefect, "The kubelet starts a new ephemeral container in the sandbox of a pod that it has just stopped because the pod has failed; this package does not."),
 		facts: func(s *State, f judge.Facts) {
 			for _, name := range s.names() {
 				if f["stop pod"] != "" && !newSandbox(f) && s.isKind(name, podrunner.Ephemeral) {

@@ -10,7 +10,7 @@ import (
 
 func stray() deviation {
 	return deviation{
-		Rule: rule("container that the spec does not name", judge.KubeletDefect, "The kubelet can't stop a pod in which a container runs that the spec names no more; ours can."),
+		Rule: rule("container that the spec does not name", judge.KubeletDefect, "The kubelet can't stop a pod in which a container runs that is no longer in the spec; this package can."),
 		state: func(s *State) (changed bool) {
 			for _, c := range slices.Clone(s.Containers) {
 				if s.container(c.ID) != nil && !s.inSpec(c.Name) {
@@ -25,7 +25,7 @@ func stray() deviation {
 
 func straysStopped() deviation {
 	return deviation{
-		Rule: rule("containers that ought not to run", judge.Deliberate, "Containers that the spec names no more are stopped, as are second instances of one name; the kubelet looks only at the newest of each name in the spec."),
+		Rule: rule("containers that ought not to run", judge.Deliberate, "Containers that are no longer in the spec are stopped, as are second instances of one name; the kubelet checks only the newest of each name in the spec."),
 		facts: func(s *State, f judge.Facts) {
 			if f["stop pod"] != "" {
 				return

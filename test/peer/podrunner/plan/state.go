@@ -77,7 +77,7 @@ type Container struct {
 	Has   corev1.ResourceRequirements
 
 	Startup, Liveness Found
-	// brokenOff is set by a rule: its start was broken off.
+	// brokenOff is set by a rule: its start was interrupted.
 	brokenOff bool
 	// was is how it was before the rules.
 	was *Container

@@ -15,7 +15,7 @@ func dnsRules() []rule {
 	return []rule{
 		{
 			Name: "warnings about DNS without a sandbox", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "The kubelet warns about a pod's resolv.conf in each turn, even in one that starts nothing or in which no sandbox can be made; ours only when it makes a sandbox.",
+			Sentence: "The kubelet warns about a pod's resolv.conf in each sync, even if it starts nothing or if no sandbox can be created; this package warns only when it creates a sandbox.",
 			Explains: func(s scene) bool {
 				made := strings.Contains(ourFact(s, "calls"), "RunPodSandbox")
 				return (s.Fact == "event MissingClusterDNS" || s.Fact == "event DNSConfigForming") && s.Ours == "" && s.Kubelet != "" && !made
@@ -23,7 +23,7 @@ func dnsRules() []rule {
 		},
 		{
 			Name: "full name without a cluster domain", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "On a node without a cluster domain the kubelet ends the full name of a pod with a subdomain with a dot, in its hosts file and hostname; ours does not.",
+			Sentence: "On a node without a cluster domain the kubelet ends the full name of a pod with a subdomain with a dot, in its hosts file and hostname; this package does not.",
 			Explains: func(s scene) bool {
 				dotted := "." + pod(s).Spec.Subdomain + "." + pod(s).Namespace + ".svc."
 				if s.World.Node.ClusterDomain != "" || pod(s).Spec.Subdomain == "" {

@@ -15,7 +15,7 @@ func failureRules() []rule {
 	return []rule{
 		{
 			Name: "status of containers without a sandbox", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "A container whose volumes can't be mounted, or whose sandbox can't be made because of the pod's spec, says so in its status, not only in an event as in the kubelet.",
+			Sentence: "If volumes can't be mounted, or if the sandbox can't be created because of the pod's spec, the status of the containers shows it, not only an event as in the kubelet.",
 			Explains: func(s scene) bool {
 				request, name, field := about(s)
 				if request != "container" || s.Kubelet != "" || !strings.HasPrefix(ourFact(s, "event FailedCreatePodSandBox"), "Warning: ") {
@@ -30,14 +30,14 @@ func failureRules() []rule {
 		},
 		{
 			Name: "every problem of a sandbox", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "The event about a sandbox that can't be made because of the pod's spec names every problem; the kubelet's names the first.",
+			Sentence: "If a sandbox can't be created because of the pod's spec, the event names every problem; the kubelet's event names the first.",
 			Explains: func(s scene) bool {
 				return s.Fact == "event FailedCreatePodSandBox" && s.Kubelet != "" && strings.HasPrefix(s.Ours, withoutDot(s, s.Kubelet)+"\n")
 			},
 		},
 		{
 			Name: "target that has ended", Class: judge.KubeletDefect, Doc: ourDoc, Ends: true,
-			Sentence: "The kubelet has an ephemeral container share the processes of a target that has ended, even in a sandbox that is gone, which runtimes refuse; in ours it fails until the target runs.",
+			Sentence: "The kubelet lets an ephemeral container share the process namespace of a target that has ended, even in a removed sandbox, which runtimes refuse; here it fails until the target runs.",
 			Explains: func(s scene) bool {
 				return failedAlone(s, func(c *corev1.Container) string {
 					for _, e := range pod(s).Spec.EphemeralContainers {
@@ -52,7 +52,7 @@ func failureRules() []rule {
 		},
 		{
 			Name: "huge pages that the node lacks", Class: judge.Deliberate, Doc: ourDoc, Ends: true,
-			Sentence: "A container that asks for huge pages of a size that the node does not have fails with the name of the resource; the kubelet starts it without them.",
+			Sentence: "A container that requests huge pages of a size that the node does not have fails with the name of the resource; the kubelet starts it without them.",
 			Explains: func(s scene) bool {
 				return failedAlone(s, func(c *corev1.Container) string {
 					for _, size := range []string{"1GB", "64KB", "2MB"} { // the order of their resources' names

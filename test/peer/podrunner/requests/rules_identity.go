@@ -13,7 +13,7 @@ import (
 func refusalRules() []rule {
 	return []rule{{
 		Name: "sources of variables in files", Class: judge.Deliberate, Doc: ourDoc, Ends: true,
-		Sentence: "A pod with a field that this package does not support, such as a variable from a file (KEP-3721), is refused as a whole by [Runner.Unsupported]; the kubelet starts it.",
+		Sentence: "A pod with a field that this package does not support, such as a variable from a file (KEP-3721), is rejected as a whole by [Runner.Unsupported]; the kubelet starts it.",
 		Explains: func(s scene) bool {
 			if s.Fact == "refused" {
 				return s.Kubelet == "" && s.Ours == strings.Join(filesOfVariables(s), "; ")
@@ -50,14 +50,14 @@ func identityRules() []rule {
 	return []rule{
 		{
 			Name: "label of the agent", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "Each sandbox and container has the label io.kubeparts.agent with the agent's name, because an agent touches only what it made. The kubelet sets no such label.",
+			Sentence: "Each sandbox and container has the label io.kubeparts.agent with the agent's name, because an agent touches only what it created. The kubelet sets no such label.",
 			Explains: func(s scene) bool {
 				return strings.HasSuffix(s.Fact, "/labels/io.kubeparts.agent") && s.Kubelet == "" && s.Ours == "peer"
 			},
 		},
 		{
 			Name: "hash of the whole definition", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "The kubelet's hash of a definition covers its name and image; ours covers all but resources, because pods from files may change in other ways.",
+			Sentence: "The kubelet's hash of a definition covers its name and image; that of this package covers everything except resources, because pods from files may change in other ways.",
 			Explains: func(s scene) bool {
 				request, _, field := about(s)
 				c := container(s)
@@ -66,7 +66,7 @@ func identityRules() []rule {
 		},
 		{
 			Name: "file of the last words", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "The file of an instance's last words is named by its restart count, so that it can be found and removed; the kubelet names it at random and keeps it as long as the pod (kubernetes#106735).",
+			Sentence: "The file of a container's termination message is named by its restart count, so that it can be found and removed; the kubelet names it at random and keeps it as long as the pod (kubernetes#106735).",
 			Explains: func(s scene) bool {
 				random, attempt := regexp.MustCompile(`^(.*/containers/[^/]+/)[0-9a-f]{8}$`), ourFact(s, "create "+nameOf(s)+"/annotations/io.kubernetes.container.restartCount")
 				m := random.FindStringSubmatch(s.Kubelet)

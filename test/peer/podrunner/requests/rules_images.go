@@ -16,7 +16,7 @@ func imageRules() []rule {
 	return []rule{
 		{
 			Name: "images of volumes that nothing mounts", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "The kubelet looks up and pulls the images of all volumes of a pod in each turn, even one in which nothing starts; ours those that the containers mount that are about to start.",
+			Sentence: "The kubelet checks and pulls the images of all volumes of a pod in each sync, even if nothing starts; this package only those that are mounted by containers that are about to start.",
 			Explains: func(s scene) bool {
 				request, name, _ := about(s)
 				if request != "pull" {
@@ -40,7 +40,7 @@ func imageRules() []rule {
 		},
 		{
 			Name: "an image with two policies while the sandbox is made", Class: judge.Deliberate, Doc: ourDoc, Ends: true,
-			Sentence: "Images of one pod are pulled at the same time, and while its sandbox is made.",
+			Sentence: "Images of one pod are pulled concurrently, and while its sandbox is created.",
 			Explains: func(s scene) bool {
 				// Which container comes first decides what the other finds in the next turn.
 				request, name, _ := about(s)
@@ -49,7 +49,7 @@ func imageRules() []rule {
 		},
 		{
 			Name: "images while the sandbox is made", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "Images of one pod are pulled at the same time, and while its sandbox is made.",
+			Sentence: "Images of one pod are pulled concurrently, and while its sandbox is created.",
 			Explains: func(s scene) bool {
 				request, _, field := about(s)
 				if request != "pull" && !strings.HasPrefix(s.Fact, "event ") {
@@ -72,7 +72,7 @@ func imageRules() []rule {
 		},
 		{
 			Name: "missing pull secrets", Class: judge.Deliberate, Doc: imagesDoc,
-			Sentence: "The kubelet looks up a pod's pull secrets in every turn, and records an event about missing ones each time; ours looks for them when an image needs a pull or a check.",
+			Sentence: "The kubelet reads a pod's pull secrets in every sync, and records an event about missing ones each time; this package reads them when an image needs a pull or a check.",
 			Explains: func(s scene) bool {
 				return s.Fact == "event FailedToRetrieveImagePullSecret" && s.Ours == "" && s.Kubelet == missingSecrets(s) && !pulls(s)
 			},

@@ -22,7 +22,7 @@ func podResizeRules() []rule {
 	return []rule{
 		{
 			Name: "cgroup of a pod without running containers", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "The kubelet resizes a pod's cgroup only together with a container that runs, so that a pod whose limits were raised while its containers were down keeps the old ones; ours resizes it whenever it differs.",
+			Sentence: "The kubelet resizes a pod's cgroup only together with a running container, so a pod whose limits were raised while its containers were down keeps the old limits. This package resizes the cgroup whenever it differs.",
 			Explains: func(s scene) bool {
 				if s.Step == 0 || strings.Contains(kubeletFact(s, "calls"), "update ") {
 					return false
@@ -33,7 +33,7 @@ func podResizeRules() []rule {
 		},
 		{
 			Name: "pod without a limit", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "The kubelet takes the missing limit of a pod for the least, and so limits the pod before its containers shrink; ours takes it for the most.",
+			Sentence: "The kubelet treats the missing limit of a pod as the lowest, and so limits the pod before its containers shrink; this package treats it as the highest.",
 			Explains: func(s scene) bool {
 				if s.Fact != "calls" || s.Ours != ourCalls(s) {
 					return false
@@ -44,7 +44,7 @@ func podResizeRules() []rule {
 		},
 		{
 			Name: "limits that are taken away from a pod", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "The kubelet leaves a pod's cgroup with the limit that was taken away; ours takes it away from there, too.",
+			Sentence: "If a limit of a pod is removed, the kubelet leaves the old limit in the pod's cgroup; this package removes it there too.",
 			Explains: func(s scene) bool {
 				if s.Step == 0 || !slices.ContainsFunc(s.World.pods[:s.Step], func(before *corev1.Pod) bool { return limitTaken(s, before) }) {
 					return false
@@ -55,7 +55,7 @@ func podResizeRules() []rule {
 		},
 		{
 			Name: "init container without a limit after a sidecar", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "The kubelet counts an init container without a limit that comes after a sidecar with one as if it had that limit, and so limits the pod as a whole; ours limits no pod in which a container has no limit.",
+			Sentence: "The kubelet counts an init container without a limit that comes after a sidecar with one as if it had that limit, and so limits the pod as a whole. This package does not limit a pod in which a container has no limit.",
 			Explains: func(s scene) bool {
 				if !limitTaken(s, pod(s)) {
 					return false
@@ -66,7 +66,7 @@ func podResizeRules() []rule {
 		},
 		{
 			Name: "report of a pod without a limit", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "If a pod has no limit of memory or CPU, the kubelet subtracts its overhead from the number that stands for no limit when it reports the pod to the runtime; ours reports no limit.",
+			Sentence: "If a pod has no limit of memory or CPU, the kubelet subtracts its overhead from the number that means \"no limit\" when it reports the pod to the runtime; this package reports no limit.",
 			Explains: func(s scene) bool {
 				overhead := pod(s).Spec.Overhead
 				switch s.Fact {
@@ -81,7 +81,7 @@ func podResizeRules() []rule {
 		},
 		{
 			Name: "limit and shares at once", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "The kubelet reports the CPU limit and the CPU shares of a resized pod to the runtime in two calls; ours in one.",
+			Sentence: "The kubelet reports the CPU limit and the CPU shares of a resized pod to the runtime in two calls; this package uses one.",
 			Explains: func(s scene) bool {
 				if s.Fact != "calls" || s.Ours != ourCalls(s) {
 					return false
@@ -92,7 +92,7 @@ func podResizeRules() []rule {
 		},
 		{
 			Name: "period without quotas", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "Where CPU quotas are off, the kubelet sets and reports the configured period of quotas for a pod with a CPU limit; ours leaves the kernel's.",
+			Sentence: "If CPU quotas are disabled, the kubelet sets and reports the configured quota period for a pod with a CPU limit; this package leaves the kernel's default.",
 			Explains: func(s scene) bool {
 				return s.Fact == theSandbox+"/resources/cpu_period" && !s.World.Node.CFSQuota && s.Ours == "100000" &&
 					s.Kubelet == strconv.FormatInt(s.World.Node.CFSPeriod.Microseconds(), 10)

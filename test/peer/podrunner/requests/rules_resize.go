@@ -13,7 +13,7 @@ func resizeRules() []rule {
 	return []rule{
 		{
 			Name: "limits that are taken away", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "The kubelet sends zero for a limit that is taken away, so that the runtime leaves the old limit in force and the status goes on to show it; ours sends -1, which takes the limit away.",
+			Sentence: "The kubelet sends zero for a limit that was removed, so the runtime keeps the old limit and the status still shows it. This package sends -1, which removes the limit.",
 			Explains: func(s scene) bool {
 				request, name, field := about(s)
 				return request == "update" && (field == "linux/cpu_quota" || field == "linux/memory_limit_in_bytes") && s.Ours == "-1" &&
@@ -22,7 +22,7 @@ func resizeRules() []rule {
 		},
 		{
 			Name: "huge pages in a resize", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "With each change of CPU or memory the kubelet sends limits of zero for the huge pages of a container that has some; ours sends the limits that it has.",
+			Sentence: "With each change of CPU or memory the kubelet sends limits of zero for the huge pages of a container that has some; this package sends the container's limits.",
 			Explains: func(s scene) bool {
 				request, name, field := about(s)
 				c := named(pod(s), name)

@@ -16,7 +16,7 @@ func sandboxRules() []rule {
 	return []rule{
 		{
 			Name: "host ports of sidecars", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "The kubelet maps the ports of regular containers only, and ignores a host port of a sidecar; ours maps those of sidecars, too.",
+			Sentence: "The kubelet maps only the ports of regular containers, and ignores a host port of a sidecar; this package also maps those of sidecars.",
 			Explains: func(s scene) bool {
 				ours, err := withSidecarPorts(s, s.Kubelet)
 				return strings.HasSuffix(s.Fact, "sandbox/port_mappings") && err == nil && s.Ours == ours
@@ -24,7 +24,7 @@ func sandboxRules() []rule {
 		},
 		{
 			Name: "group of a sandbox without a user", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "The kubelet sends the group of a pod that names no user with its sandbox, which the CRI has runtimes refuse; ours leaves the group out there.",
+			Sentence: "If a pod has a group but no user, the kubelet sends the group with its sandbox, although the CRI requires runtimes to refuse that; this package does not send the group.",
 			Explains: func(s scene) bool {
 				p := pod(s).Spec.SecurityContext
 				return strings.HasPrefix(s.Fact, "sandbox/linux/security_context/run_as_group") && p.RunAsUser == nil && p.RunAsGroup != nil &&

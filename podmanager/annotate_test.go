@@ -11,7 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// deliver gives a source's pods and returns all pods that the Merge has then.
+// deliver sets a source's pods, and returns all pods of the Merge afterwards.
 func (b *mergeBed) deliver(source string, pods ...*corev1.Pod) []*corev1.Pod {
 	b.t.Helper()
 	b.changes = nil
@@ -26,7 +26,7 @@ func said(source string, pod *corev1.Pod) *corev1.Pod {
 }
 
 // Otherwise its author could have it admitted before others, and never evicted.
-func TestMerge_NoAPIPodMakesItselfStatic(t *testing.T) {
+func TestMerge_APIPodCannotMakeItselfStatic(t *testing.T) {
 	t.Parallel()
 	for _, lie := range []string{podspec.SourceFile, podspec.SourceHTTP, "static", ""} {
 		b := newMergeBed(t)
@@ -40,7 +40,7 @@ func TestMerge_NoAPIPodMakesItselfStatic(t *testing.T) {
 	}
 }
 
-func TestMerge_PodsHaveTheNameOfTheirSource(t *testing.T) {
+func TestMerge_AnnotatesPodsWithTheirSource(t *testing.T) {
 	t.Parallel()
 	for _, source := range []string{"file", "http", "api"} {
 		b := newMergeBed(t)
@@ -57,9 +57,9 @@ func TestMerge_PodsHaveTheNameOfTheirSource(t *testing.T) {
 	}
 }
 
-// The diff compares pointers first: as long as a source gives the same object, so does
-// the Merge.
-func TestMerge_ACopyIsKeptWithItsPod(t *testing.T) {
+// The diff compares pointers first: as long as a source passes the same object, so does the
+// Merge.
+func TestMerge_CopiesEachPodOnce(t *testing.T) {
 	t.Parallel()
 	b := newMergeBed(t)
 	one, two := podOf("a", "u1", "i:1"), podOf("b", "u2", "i:1")
@@ -110,7 +110,7 @@ func TestMerge_APIPods(t *testing.T) {
 	b.set("api", pods(other), "REMOVE u1")
 }
 
-func TestMerge_NilPodsAreLeftOut(t *testing.T) {
+func TestMerge_IgnoresNilPods(t *testing.T) {
 	t.Parallel()
 	b := newMergeBed(t)
 	all := b.deliver(podspec.SourceAPI, nil, podOf("a", "u1", "i:1"), nil)

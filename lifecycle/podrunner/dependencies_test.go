@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// journal is what was asked of collaborators, in order.
+// journal records the calls of collaborators, in order.
 type journal struct {
 	mu   sync.Mutex
 	said []string
@@ -33,7 +33,7 @@ func (j *journal) take() []string {
 	return said
 }
 
-// fakeVolumes says that every volume is at /volumes/NAME.
+// fakeVolumes reports every volume at /volumes/NAME.
 type fakeVolumes struct {
 	journal
 

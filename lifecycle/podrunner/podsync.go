@@ -19,38 +19,40 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// turn is one SyncPod: it does a plan and gathers what has to wait.
-type turn struct {
+// podSync is one call of SyncPod: it carries out a plan and collects what must
+// wait.
+type podSync struct {
 	*Runner
 	pod     *corev1.Pod
 	status  *podcache.Status
 	node    Node
 	waiting map[string]corev1.ContainerStateWaiting
 	retryAt time.Time
-	// prepared are configurations that were made before their turn, by container,
-	// and images those that are there or on their way.
+	// prepared keepsAlive configurations that were made ahead of the start, by
+	// container; images keepsAlive images that are present or being pulled.
 	prepared map[string]*runtimeapi.ContainerConfig
 	images   map[string]*fetched
-	// volumes are where the pod's volumes are, and sandbox is what containers are made in.
-	// They are set when the node is prepared for the pod.
+	// volumes are the paths of the pod's volumes, and sandbox is where
+	// containers are created. They are set by prepareNode.
 	volumes  map[string]string
 	readOnly map[string]bool // names of volumes
 	sandbox  *sandbox
 }
 
-// sandbox is the sandbox that containers are made in: the present one, or one that is made.
+// sandbox is the sandbox that containers are created in: the existing one or a
+// new one.
 type sandbox struct {
-	id     string // empty until it is made
+	id     string // empty until it is created
 	config *runtimeapi.PodSandboxConfig
 	ips    []string
 }
 
-// errBackingOff is the cause of a retry that is nobody's failure.
+// errBackingOff is the cause of a retry that is not due to a failure.
 var errBackingOff = errors.New("a container is backing off")
 
-// do carries out the plan in the order of its fields. What can't be removed now
-// holds up nothing: the next plan names it again.
-func (t *turn) do(ctx context.Context, a Actions) error {
+// do carries out the plan in the order of its fields. A failed removal does not
+// stop it: the next plan contains it again.
+func (t *podSync) do(ctx context.Context, a Actions) error {
 	if a.StopPod != "" {
 		if len(t.status.Sandboxes) > 0 && a.CreateSandbox != "" {
 			t.event(t.pod, corev1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
@@ -71,15 +73,15 @@ func (t *turn) do(ctx context.Context, a Actions) error {
 	if len(a.Start) == 0 && a.CreateSandbox == "" {
 		return errors.Join(errs, t.refreshVolumes(ctx))
 	}
-	if err := t.makeReady(ctx, a); err != nil {
+	if err := t.prepareNode(ctx, a); err != nil {
 		return errors.Join(errs, err)
 	}
 	defer t.fetchImages(ctx, a.Start)()
-	giveBack, err := t.slots.take(ctx, t.cfg.Clock)
+	releaseSlot, err := t.slots.acquire(ctx, t.cfg.Clock)
 	if err != nil {
-		return errors.Join(errs, fmt.Errorf("wait to start pod %s: %w", podName(t.pod), err))
+		return errors.Join(errs, fmt.Errorf("wait for a start slot for pod %s: %w", podName(t.pod), err))
 	}
-	defer giveBack()
+	defer releaseSlot()
 	if a.CreateSandbox != "" {
 		err := t.createSandbox(ctx)
 		t.cfg.Observer.SandboxStarted(t.pod, err)
@@ -90,10 +92,10 @@ func (t *turn) do(ctx context.Context, a Actions) error {
 	return errors.Join(errs, t.startAll(ctx, a.Start))
 }
 
-// restartAll empties the sandbox. The first thing that stays ends it: the next
-// plan begins with what is left, and would take it for part of the new run if
-// the one that asked for all this were gone.
-func (t *turn) restartAll(ctx context.Context, a Actions) error {
+// restartAll removes all containers in order and stops at the first error. If
+// it continued, the container that requested the restart could be removed while
+// others remain, and the next plan would treat these as part of the new run.
+func (t *podSync) restartAll(ctx context.Context, a Actions) error {
 	for i := range a.Remove {
 		if err := t.remove(ctx, a.Remove[i:i+1]); err != nil {
 			return err
@@ -107,11 +109,11 @@ func (t *turn) restartAll(ctx context.Context, a Actions) error {
 	return nil
 }
 
-// prepareReplacements gets what it takes to replace containers that are well
-// before they are killed, the image above all, and takes out of the plan those for which
-// that fails: the old one is better than none, and with Never one that was killed
-// would not come again.
-func (t *turn) prepareReplacements(ctx context.Context, a *Actions) error {
+// prepareReplacements prepares the replacements of running containers, above
+// all their images, before the old ones are killed. It removes those that fail
+// from the plan: the old container keeps running, which is better than none,
+// and with restartPolicy Never a killed one would not be started again.
+func (t *podSync) prepareReplacements(ctx context.Context, a *Actions) error {
 	var errs []error
 	failed := map[string]bool{}
 	for _, k := range a.Kill {
@@ -119,12 +121,12 @@ func (t *turn) prepareReplacements(ctx context.Context, a *Actions) error {
 		if i < 0 || k.Cause != CauseChanged && k.Cause != CauseResize {
 			continue
 		}
-		err := t.makeReady(ctx, *a)
+		err := t.prepareNode(ctx, *a)
 		if err == nil {
 			t.prepared[k.Name], err = t.prepare(ctx, specContainer(t.pod, a.Start[i]), a.Start[i].Attempt)
 		}
 		if err != nil {
-			errs, failed[k.Name] = append(errs, t.failed(k.Name, err)), true
+			errs, failed[k.Name] = append(errs, t.recordFailure(k.Name, err)), true
 		}
 	}
 	a.Kill = slices.DeleteFunc(slices.Clone(a.Kill), func(k Kill) bool { return failed[k.Name] })
@@ -132,8 +134,8 @@ func (t *turn) prepareReplacements(ctx context.Context, a *Actions) error {
 	return errors.Join(errs...)
 }
 
-// createSandbox makes the sandbox.
-func (t *turn) createSandbox(ctx context.Context) error {
+// createSandbox creates the sandbox and reads its addresses.
+func (t *podSync) createSandbox(ctx context.Context) error {
 	if err := t.makeLogs(); err != nil {
 		return err
 	}
@@ -147,14 +149,14 @@ func (t *turn) createSandbox(ctx context.Context) error {
 	}
 	handler, err := RuntimeHandler(t.pod, t.node)
 	if err != nil {
-		return err // which was looked at before
+		return err // checked before by CheckSandbox
 	}
 	if t.sandbox.id, err = t.cfg.Sandboxes.RunPodSandbox(ctx, t.sandbox.config, handler); err != nil {
 		t.event(t.pod, corev1.EventTypeWarning, failedSandbox, "Failed to create pod sandbox: %v", err)
 		return fmt.Errorf("create sandbox of pod %s: %w", podName(t.pod), err)
 	}
 	if len(t.status.Sandboxes) > 0 {
-		t.cfg.RestartBackoff.Next(sandboxKey(t.pod.UID), madeAt(t.status.Sandboxes[0]))
+		t.cfg.RestartBackoff.Next(sandboxKey(t.pod.UID), createdAt(t.status.Sandboxes[0]))
 	}
 	answer, err := t.cfg.Sandboxes.PodSandboxStatus(ctx, t.sandbox.id, false)
 	if err != nil {
@@ -164,14 +166,14 @@ func (t *turn) createSandbox(ctx context.Context) error {
 	return nil
 }
 
-// nodeReference is a node as the kubelet's events name it.
+// nodeReference returns the reference to a node that the kubelet's events use.
 func nodeReference(name string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: "Node", Name: name, UID: types.UID(name)}
 }
 
-// plannedSandbox returns the sandbox that the plan starts things in: a new one, or the
-// newest that there is.
-func (t *turn) plannedSandbox(a Actions) *sandbox {
+// plannedSandbox returns the sandbox in which the plan starts containers: a new
+// one, or the newest existing one.
+func (t *podSync) plannedSandbox(a Actions) *sandbox {
 	if a.CreateSandbox != "" {
 		return &sandbox{config: SandboxConfig(t.pod, a.SandboxAttempt, t.node)}
 	}
@@ -182,9 +184,9 @@ func (t *turn) plannedSandbox(a Actions) *sandbox {
 	}
 }
 
-// startAll starts containers one after the other, in spec order. One that can't
-// be started holds up no other.
-func (t *turn) startAll(ctx context.Context, starts []Start) error {
+// startAll starts containers one after the other in spec order. A container
+// that can't be started does not delay the others.
+func (t *podSync) startAll(ctx context.Context, starts []Start) error {
 	var errs []error
 	for _, s := range starts {
 		c := specContainer(t.pod, s)
@@ -192,12 +194,12 @@ func (t *turn) startAll(ctx context.Context, starts []Start) error {
 			continue
 		}
 		err := t.start(ctx, c, s)
-		code, _, _ := whyNot(err)
+		code, _, _ := waitingReason(err)
 		t.cfg.Observer.ContainerStarted(ContainerStart{Pod: t.pod, Start: s, Code: code, Err: err})
 		if err == nil {
 			continue
 		}
-		errs = append(errs, t.failed(s.Name, err))
+		errs = append(errs, t.recordFailure(s.Name, err))
 		if ctx.Err() != nil {
 			break
 		}
@@ -205,11 +207,12 @@ func (t *turn) startAll(ctx context.Context, starts []Start) error {
 	return errors.Join(errs...)
 }
 
-// failed records why a container was not started, for the status, and returns
-// the error for the turn. One that only backs off asks for its time: as a failure
-// like others it would be tried, and logged, long before.
-func (t *turn) failed(name string, err error) error {
-	reason, message, retryAt := whyNot(err)
+// recordFailure records for the status why a container was not started, and returns
+// the error for the sync. If the start only backs off, the error is a
+// RetryError with the time; otherwise it would be retried and logged much
+// earlier.
+func (t *podSync) recordFailure(name string, err error) error {
+	reason, message, retryAt := waitingReason(err)
 	err = fmt.Errorf("start container %s of pod %s: %w", name, podName(t.pod), err)
 	if reason == "" {
 		return err
@@ -224,7 +227,7 @@ func (t *turn) failed(name string, err error) error {
 	return err
 }
 
-func (t *turn) start(ctx context.Context, c *corev1.Container, s Start) error {
+func (t *podSync) start(ctx context.Context, c *corev1.Container, s Start) error {
 	id := s.ID
 	if id == "" {
 		if s.Kind != Ephemeral {
@@ -235,20 +238,20 @@ func (t *turn) start(ctx context.Context, c *corev1.Container, s Start) error {
 			return err
 		}
 	}
-	if !s.After.IsZero() { // only now: what fails before costs no longer wait
+	if !s.After.IsZero() { // only now: an earlier failure must not prolong the back-off
 		t.cfg.RestartBackoff.Next(RestartKey(t.pod, c), s.After)
 	}
 	starting, done := lingering(ctx, t.cfg.Clock, startLinger)
 	defer done()
 	if err := t.cfg.Containers.StartContainer(starting, id); err != nil {
-		return t.refused(c.Name, RunContainerError, err)
+		return t.startFailure(c.Name, RunContainerError, err)
 	}
 	t.event(podspec.ContainerReference(t.pod, c.Name), corev1.EventTypeNormal, "Started", "Container started")
 	t.linkLog(ctx, c.Name, s.Attempt, id)
 	return t.postStart(ctx, c, id)
 }
 
-func (t *turn) create(ctx context.Context, c *corev1.Container, attempt uint32) (string, error) {
+func (t *podSync) create(ctx context.Context, c *corev1.Container, attempt uint32) (string, error) {
 	config := t.prepared[c.Name]
 	if config == nil {
 		var err error
@@ -258,27 +261,28 @@ func (t *turn) create(ctx context.Context, c *corev1.Container, attempt uint32) 
 	}
 	id, err := t.cfg.Containers.CreateContainer(ctx, t.sandbox.id, config, t.sandbox.config)
 	if err != nil {
-		return "", t.refused(c.Name, CreateContainerError, err)
+		return "", t.startFailure(c.Name, CreateContainerError, err)
 	}
 	if cpus := config.GetLinux().GetResources(); t.cfg.Inject != nil {
 		t.setCpuset(t.pod.UID, id, Cpuset{CPUs: cpus.GetCpusetCpus(), Mems: cpus.GetCpusetMems()})
 	}
 	if f := t.images[c.Name]; f != nil && f.result.Release != nil {
-		f.result.Release() // hooks may take long
+		f.result.Release() // before the hooks, which may take long
 	}
 	t.event(podspec.ContainerReference(t.pod, c.Name), corev1.EventTypeNormal, "Created", "Container created")
 	return id, nil
 }
 
-// refused records the event about a container that could not be started, and returns
-// the error for its status: both have the words of the runtime's answer alone.
-func (t *turn) refused(name, reason string, err error) error {
+// startFailure records the event about a container that could not be started, and
+// returns the error for its status. Both contain only the text of the runtime's
+// error.
+func (t *podSync) startFailure(name, reason string, err error) error {
 	e := &startError{reason: reason, err: err}
 	t.event(podspec.ContainerReference(t.pod, name), corev1.EventTypeWarning, "Failed", "Error: %s", e.text())
 	return e
 }
 
-// specContainer returns the container of the spec that s starts.
+// specContainer returns the container in the spec that s starts, or nil.
 func specContainer(pod *corev1.Pod, s Start) *corev1.Container {
 	if s.Kind == Ephemeral {
 		for i := range pod.Spec.EphemeralContainers {
@@ -307,12 +311,12 @@ func sandboxIPs(s *runtimeapi.PodSandboxStatus) []string {
 	return ips
 }
 
-// startLinger is how long a start that has begun may go on after its turn was
+// startLinger is how long a StartContainer call may go on after its sync was
 // cancelled.
 const startLinger = 5 * time.Second
 
-// lingering returns a context that is done d after ctx is. A runtime that is left
-// in the middle of a start makes a dead container of it (containerd: exit code 128,
+// lingering returns a context that is done d after ctx is. A runtime whose
+// start is cancelled midway leaves a dead container (containerd: exit code 128,
 // StartError), which would count as a restart.
 func lingering(ctx context.Context, c clock.Clock, d time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))

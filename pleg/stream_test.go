@@ -13,9 +13,9 @@ import (
 	"github.com/kubeparts/kubeparts/pleg"
 )
 
-// sharedEvents is the event stream of containerd 1.7: all streams receive from one
-// channel, and one whose client has gone notices that only when it has an event to
-// send, which is lost then.
+// sharedEvents is the event stream of containerd 1.7: all streams receive from one channel.
+// A stream whose client has disconnected notices that only when it sends an event, which
+// is then lost.
 type sharedEvents chan *runtimeapi.ContainerEventResponse
 
 func (s sharedEvents) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse,

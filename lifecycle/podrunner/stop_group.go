@@ -11,41 +11,41 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// ending is containers on their way out: preStop hook, waiting for one another and
+// stopGroup stops a set of containers: preStop hooks, waiting for one another, and
 // stop, all within one deadline.
-type ending struct {
+type stopGroup struct {
 	*Runner
 	pod      *corev1.Pod
 	deadline *lifecycle.Deadline
 	ips      []string
 	names    []string            // in the order in which they were added
-	targets  map[string][]target // by name; more than one only where something is wrong
+	targets  map[string][]target // by name; normally one each
 }
 
-// target is an instance of a container that is to end.
+// target is an instance of a container to stop.
 type target struct {
 	id string
-	// running is false for one that was only created, and for one of which the
-	// runtime does not know what it does: there is no hook for it.
+	// running is false for an instance that was only created, or whose state is
+	// unknown. Its hook is not run.
 	running bool
 }
 
-func (r *Runner) ending(pod *corev1.Pod, deadline *lifecycle.Deadline, ips []string) *ending {
-	return &ending{Runner: r, pod: pod, deadline: deadline, ips: ips, targets: map[string][]target{}}
+func (r *Runner) newStopGroup(pod *corev1.Pod, deadline *lifecycle.Deadline, ips []string) *stopGroup {
+	return &stopGroup{Runner: r, pod: pod, deadline: deadline, ips: ips, targets: map[string][]target{}}
 }
 
-func (e *ending) add(name string, t target) {
+func (e *stopGroup) add(name string, t target) {
 	if e.targets[name] == nil {
 		e.names = append(e.names, name)
 	}
 	e.targets[name] = append(e.targets[name], t)
 }
 
-// end ends them all, in the order of their pod.
-func (e *ending) end(ctx context.Context) error {
+// stopAll stops all targets in the order of PlanTermination.
+func (e *stopGroup) stopAll(ctx context.Context) error {
 	var states []lifecycle.ContainerState
 	for _, name := range e.names {
-		hooked := e.hooked(name)
+		hooked := e.hookTarget(name)
 		states = append(states, lifecycle.ContainerState{
 			Name: name, Running: true, PreStopped: hooked == "" || e.hookDone(e.pod.UID, hooked),
 		})
@@ -54,7 +54,7 @@ func (e *ending) end(ctx context.Context) error {
 		Plan:     lifecycle.PlanTermination(e.pod, states, e.deadline.Left()),
 		Deadline: e.deadline,
 		Stop:     e.stop,
-		Exited:   func(name string) <-chan struct{} { return e.exited(e.hooked(name)) },
+		Exited:   func(name string) <-chan struct{} { return e.exited(e.hookTarget(name)) },
 	}
 	if e.cfg.Hooks != nil {
 		t.PreStop = func(hook context.Context, name string, _ *corev1.LifecycleHandler) { e.preStop(ctx, hook, name) }
@@ -62,8 +62,9 @@ func (e *ending) end(ctx context.Context) error {
 	return lifecycle.Terminate(ctx, t)
 }
 
-// hooked is the instance in which the name's hook runs: the newest that runs.
-func (e *ending) hooked(name string) string {
+// hookTarget returns the ID of the instance in which the hook runs: the newest
+// running one.
+func (e *stopGroup) hookTarget(name string) string {
 	for _, t := range e.targets[name] {
 		if t.running {
 			return t.id
@@ -72,19 +73,19 @@ func (e *ending) hooked(name string) string {
 	return ""
 }
 
-func (e *ending) stop(ctx context.Context, name string, grace time.Duration) error {
+func (e *stopGroup) stop(ctx context.Context, name string, grace time.Duration) error {
 	return inParallel(e.targets[name], func(t target) error { return e.stopContainer(ctx, name, t.id, grace) })
 }
 
-// preStop runs a hook. The turn's context tells whether it was called off, so that
-// it runs again in the next turn, or has ended.
-func (e *ending) preStop(turn, ctx context.Context, name string) {
-	id := e.hooked(name)
+// preStop runs a hook. The sync's context shows whether it was cancelled, so
+// that it runs again in the next sync, or has ended.
+func (e *stopGroup) preStop(syncCtx, ctx context.Context, name string) {
+	id := e.hookTarget(name)
 	e.cfg.Hooks.Run(ctx, lifecycle.Hook{
 		Kind: lifecycle.PreStop, Pod: e.pod, Container: podspec.Container(&e.pod.Spec, name), ContainerID: id,
 		PodIP: hookIP(e.pod, e.ips, e.node()), Deadline: e.deadline, Exited: e.exited(id),
 	})
-	if turn.Err() == nil || errors.Is(context.Cause(ctx), lifecycle.ErrDeadline) {
-		e.setHookDone(turn, e.pod.UID, id)
+	if syncCtx.Err() == nil || errors.Is(context.Cause(ctx), lifecycle.ErrDeadline) {
+		e.setHookDone(syncCtx, e.pod.UID, id)
 	}
 }

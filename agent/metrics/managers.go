@@ -21,13 +21,13 @@ type evictionMetrics struct {
 func newEviction(f *maker) evictionMetrics {
 	own := f.own()
 	e := evictionMetrics{
-		evicted:     f.counters("evictions", "Pods that were evicted, by what the node was short of.", "eviction_signal"),
-		statsAge:    f.histograms("eviction_stats_age_seconds", "Age of the figures that pods were evicted by.", prometheus.DefBuckets, "eviction_signal"),
-		killErrors:  own.counters("eviction_kill_errors_total", "Pods that were to be evicted and could not be ended.", "eviction_signal"),
-		statsErrors: own.counter("eviction_stats_errors_total", "Looks at the node by which something could not be measured."),
+		evicted:     f.counters("evictions", "Evicted pods, by eviction signal.", "eviction_signal"),
+		statsAge:    f.histograms("eviction_stats_age_seconds", "Age of the statistics that led to an eviction.", prometheus.DefBuckets, "eviction_signal"),
+		killErrors:  own.counters("eviction_kill_errors_total", "Pods that could not be stopped for an eviction.", "eviction_signal"),
+		statsErrors: own.counter("eviction_stats_errors_total", "Eviction evaluations in which something could not be measured."),
 	}
 	f.also(own)
-	for _, s := range []eviction.Signal{ // from the start, so that a rate sees the first
+	for _, s := range []eviction.Signal{ // create all series at the start, so that a rate includes the first event
 		eviction.MemoryAvailable, eviction.AllocatableMemoryAvailable, eviction.PIDAvailable,
 		eviction.NodeFSAvailable, eviction.NodeFSInodesFree, eviction.ImageFSAvailable, eviction.ImageFSInodesFree,
 		eviction.ContainerFSAvailable, eviction.ContainerFSInodesFree,
@@ -39,10 +39,10 @@ func newEviction(f *maker) evictionMetrics {
 	return e
 }
 
-// Eviction returns an observer for an [eviction.Manager] that goes on to call next.
+// Eviction returns an observer for an [eviction.Manager] that then calls next.
 func (m *Metrics) Eviction(next eviction.Observer) eviction.Observer {
 	c, o := &m.eviction, next
-	o.Evaluated = then2(func(d eviction.Decision, err error) {
+	o.Evaluated = chain2(func(d eviction.Decision, err error) {
 		if err != nil {
 			c.statsErrors.Inc()
 		}
@@ -50,7 +50,7 @@ func (m *Metrics) Eviction(next eviction.Observer) eviction.Observer {
 			c.statsAge.WithLabelValues(safe(string(d.Signal))).Observe(age(d).Seconds())
 		}
 	}, next.Evaluated)
-	o.Evicted = then4(func(_ *corev1.Pod, e eviction.Eviction, _ time.Duration, err error) {
+	o.Evicted = chain4(func(_ *corev1.Pod, e eviction.Eviction, _ time.Duration, err error) {
 		if err != nil {
 			c.killErrors.WithLabelValues(safe(string(e.Signal))).Inc()
 			return
@@ -60,7 +60,7 @@ func (m *Metrics) Eviction(next eviction.Observer) eviction.Observer {
 	return o
 }
 
-// age is how old the figures were that a decision goes by; no time counts as now.
+// age returns the age of the figures behind a decision, 0 if their time is unknown.
 func age(d eviction.Decision) time.Duration {
 	if at := d.Threshold.Observation.Time; !at.IsZero() {
 		return max(0, d.At.Sub(at))
@@ -68,22 +68,22 @@ func age(d eviction.Decision) time.Duration {
 	return 0
 }
 
-type upkeepMetrics struct {
+type managerMetrics struct {
 	images, imageRuns, containers, logs *prometheus.CounterVec
 	lostRecords                         prometheus.Counter
 }
 
-func newUpkeep(f *maker) upkeepMetrics {
+func newManagers(f *maker) managerMetrics {
 	own := f.own()
-	u := upkeepMetrics{
-		images:      f.counters("image_garbage_collected_total", "Images that were removed, by why: for space or for their age.", "reason"),
-		imageRuns:   own.counters("image_gc_runs_total", "Passes of the image garbage collection, by how they ended: ok or failed.", "result"),
-		containers:  own.counters("container_gc_removals_total", "Containers, sandboxes and logs that were to be removed, by how that ended: ok or failed.", "kind", "result"),
-		logs:        own.counters("log_rotations_total", "Logs of running containers that were to be rotated, by how that ended: ok or failed.", "result"),
+	u := managerMetrics{
+		images:      f.counters("image_garbage_collected_total", "Images removed by garbage collection, by reason: space or age.", "reason"),
+		imageRuns:   own.counters("image_gc_runs_total", "Passes of the image garbage collection, by result: ok or failed.", "result"),
+		containers:  own.counters("container_gc_removals_total", "Removals of containers, sandboxes and logs, by kind and by result: ok or failed.", "kind", "result"),
+		logs:        own.counters("log_rotations_total", "Rotations of logs of running containers, by result: ok or failed.", "result"),
 		lostRecords: own.counter("oom_lost_records_total", "Records of the kernel's log that were overwritten before they were read."),
 	}
 	f.also(own)
-	for _, why := range []imagegc.Reason{imagegc.ReasonAge, imagegc.ReasonSpace} { // as above
+	for _, why := range []imagegc.Reason{imagegc.ReasonAge, imagegc.ReasonSpace} { // create all series at the start
 		u.images.WithLabelValues(string(why))
 	}
 	for _, result := range []string{succeeded, failed} {
@@ -93,7 +93,7 @@ func newUpkeep(f *maker) upkeepMetrics {
 	return u
 }
 
-// Values of the label result.
+// Values of the label "result".
 const (
 	succeeded = "ok"
 	failed    = "failed"
@@ -106,31 +106,30 @@ func result(err error) string {
 	return succeeded
 }
 
-// ImageGC returns an observer for an [imagegc.Manager] that goes on to call next.
+// ImageGC returns an observer for an [imagegc.Manager] that then calls next.
 func (m *Metrics) ImageGC(next imagegc.Observer) imagegc.Observer {
 	o := next
-	o.Removed = then4(func(_ imagegc.Image, why imagegc.Reason, _ time.Duration, err error) {
+	o.Removed = chain4(func(_ imagegc.Image, why imagegc.Reason, _ time.Duration, err error) {
 		if err == nil {
-			m.upkeep.images.WithLabelValues(string(why)).Inc()
+			m.managers.images.WithLabelValues(string(why)).Inc()
 		}
 	}, next.Removed)
-	o.Collected = then2(func(_ imagegc.Result, err error) { m.upkeep.imageRuns.WithLabelValues(result(err)).Inc() }, next.Collected)
+	o.Collected = chain2(func(_ imagegc.Result, err error) { m.managers.imageRuns.WithLabelValues(result(err)).Inc() }, next.Collected)
 	return o
 }
 
-// ContainerGC returns an observer for a [containergc.Manager] that goes on to call
-// next.
+// ContainerGC returns an observer for a [containergc.Manager] that then calls next.
 func (m *Metrics) ContainerGC(next containergc.Observer) containergc.Observer {
 	o := next
-	o.Removed = then3(func(object containergc.Object, _ time.Duration, err error) {
-		m.upkeep.containers.WithLabelValues(string(object.Kind), result(err)).Inc()
+	o.Removed = chain3(func(object containergc.Object, _ time.Duration, err error) {
+		m.managers.containers.WithLabelValues(string(object.Kind), result(err)).Inc()
 	}, next.Removed)
 	return o
 }
 
-// Logs returns an observer for a [logrotate.Rotator] that goes on to call next.
+// Logs returns an observer for a [logrotate.Rotator] that then calls next.
 func (m *Metrics) Logs(next logrotate.Observer) logrotate.Observer {
 	o := next
-	o.Rotated = then1(func(r logrotate.Rotation) { m.upkeep.logs.WithLabelValues(result(r.Err)).Inc() }, next.Rotated)
+	o.Rotated = chain1(func(r logrotate.Rotation) { m.managers.logs.WithLabelValues(result(r.Err)).Inc() }, next.Rotated)
 	return o
 }

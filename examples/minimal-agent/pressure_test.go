@@ -7,19 +7,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestEmbeddedRuntimesDiskIsItsOwn(t *testing.T) {
+func TestEmbeddedRuntime_HasItsOwnDisk(t *testing.T) {
 	t.Parallel()
-	r := start(t, "--eviction-hard", "nodefs.available<100Pi") // no machine has as much, and the made-up one neither
+	r := start(t, "--eviction-hard", "nodefs.available<100Pi") // more than any machine has, including the simulated one
 	await(t, "pressure", func() bool {
 		lines, _ := r.printed()
 		for _, l := range lines {
-			if len(l) > 13 && l[13:] == "node node1 is short: [DiskPressure]" {
+			if len(l) > 13 && l[13:] == "node node1 is under pressure: [DiskPressure]" {
 				return true
 			}
 		}
 		return false
 	})
-	await(t, "health", func() bool { // which asks the runtime first
+	await(t, "health", func() bool { // the first check queries the runtime
 		code, _ := r.get(t, "/healthz")
 		return code == http.StatusOK
 	})

@@ -65,8 +65,8 @@ func (w world) facts(now time.Time) nodestatus.Facts {
 	return f
 }
 
-// TestNext_Laws checks what holds for all facts and all previous statuses.
-func TestNext_Laws(t *testing.T) {
+// TestNext_Invariants checks rules that apply to all facts and all previous statuses.
+func TestNext_Invariants(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		w := world{rand.New(rand.NewPCG(seed, 0))}
@@ -128,8 +128,8 @@ func checkConditions(t *testing.T, before, after *corev1.NodeStatus, now time.Ti
 	require.Equal(t, []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady}, order)
 }
 
-// TestNext_ALifeOfANode shows the statuses of a node from its first to its last.
-func TestNext_ALifeOfANode(t *testing.T) {
+// TestNext_NodeLifecycle shows the statuses of a node from its first to its last.
+func TestNext_NodeLifecycle(t *testing.T) {
 	t.Parallel()
 	f := well()
 	f.Runtime = nodestatus.Runtime{}

@@ -11,8 +11,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// Who may start: the kubelet's cases for its start gate.
-func TestTheStartGate(t *testing.T) {
+// The kubelet's test cases for which static pod may start.
+func TestStaticQueue(t *testing.T) {
 	web := func(uid types.UID, edits ...func(*corev1.Pod)) *corev1.Pod {
 		return newPod(uid, append(edits, static("web"))...)
 	}
@@ -62,9 +62,10 @@ func TestTheStartGate(t *testing.T) {
 	}
 }
 
-// Nine pods of one name: one at a time in the order in which they came, without
-// those that were killed in line, and one that comes back goes to the end.
-func TestNineStaticPodsOfOneName(t *testing.T) {
+// Nine pods of one name run one at a time in order of arrival, without those
+// that were killed while they waited. A pod that is added again goes to the
+// end.
+func TestStaticQueue_NinePodsOfOneName(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		all := map[types.UID]*corev1.Pod{}
 		for _, uid := range []types.UID{"1", "2", "3", "4", "5", "6", "7", "8", "9"} {

@@ -16,7 +16,7 @@ func TestProblemOf(t *testing.T) {
 		"good":         {func(*corev1.Pod) {}, nil},
 		"no UID":       {func(p *corev1.Pod) { p.UID = "" }, []string{`metadata.uid ""`}},
 		"paths":        {func(p *corev1.Pod) { p.UID, p.Name, p.Namespace = "../x", "x/../../evil", "a/b" }, []string{`metadata.uid "../x"`, `metadata.name "x/../../evil"`, `metadata.namespace "a/b"`}},
-		"no container": {func(p *corev1.Pod) { p.Spec.Containers = nil }, []string{"spec.containers: there are no containers"}},
+		"no container": {func(p *corev1.Pod) { p.Spec.Containers = nil }, []string{"spec.containers: at least one container is required"}},
 		"names": {func(p *corev1.Pod) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "main"}, {Name: "../x"}}
 			p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "main"}}}
@@ -39,8 +39,8 @@ func TestProblemOf(t *testing.T) {
 	require.EqualError(t, problemOf(nil), "a pod is nil")
 }
 
-// Pods that can't be run are left out and named by Checks. The others run.
-func TestSource_PodsThatCannotBeRun(t *testing.T) {
+// Pods that can't be run are ignored and named by Checks. The others run.
+func TestSource_InvalidPods(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bed) {
 		evil := newPod("evil", "app:1", withUID("../x"))

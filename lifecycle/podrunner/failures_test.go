@@ -28,7 +28,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// events records what is recorded.
+// events records events.
 type events struct {
 	mu   sync.Mutex
 	seen []string
@@ -40,7 +40,7 @@ func (e *events) Eventf(_ runtime.Object, kind, reason, format string, args ...a
 	e.seen = append(e.seen, fmt.Sprintf("%s %s %s", kind, reason, fmt.Sprintf(format, args...)))
 }
 
-// take returns what was recorded since it was last asked.
+// take returns the events since its last call.
 func (e *events) take() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -49,7 +49,7 @@ func (e *events) take() []string {
 	return seen
 }
 
-// paths records of each event its reason and the container that it is about.
+// paths records the reason and the container of each event.
 type paths struct {
 	mu   sync.Mutex
 	seen map[string]bool
@@ -92,18 +92,18 @@ func newBedWithEvents(t *testing.T) (*bed, *events) {
 	return newBed(t, func(c *podrunner.Config) { c.Events = e }), e
 }
 
-func TestStaleStatusIsNotActedOn(t *testing.T) {
+func TestSyncPod_StaleStatus(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app")
 	stale := b.look(pod.UID)
 	stale.Stale = true
 	_, err := b.runner.SyncPod(t.Context(), podworker.Turn{Pod: pod, Status: stale})
-	require.EqualError(t, err, "sync pod ns/pod: its status is stale")
-	require.EqualError(t, b.runner.RemovePod(t.Context(), stale), "remove pod uid: its status is stale")
+	require.EqualError(t, err, "sync pod ns/pod: the pod's status is stale")
+	require.EqualError(t, b.runner.RemovePod(t.Context(), stale), "remove pod uid: the pod's status is stale")
 	require.Empty(t, b.did())
 }
 
-func TestStopThatNobodySawIsNone(t *testing.T) {
+func TestSyncTerminatingPod_UnknownStateIsNotStopped(t *testing.T) {
 	t.Parallel()
 	for name, seen := range map[string]*podcache.Status{"nothing": nil, "stale": {UID: "uid", Stale: true}} {
 		b := newBed(t, func(c *podrunner.Config) {
@@ -112,12 +112,12 @@ func TestStopThatNobodySawIsNone(t *testing.T) {
 		pod := podOf(nil, "app")
 		require.NoError(t, b.sync(pod))
 		err := b.runner.SyncTerminatingPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID), Grace: time.Second})
-		require.EqualError(t, err, "look at pod uid after killing it: its status is stale", name)
+		require.EqualError(t, err, "read the state of pod uid after killing it: the pod's status is stale", name)
 	}
 }
 
-// slowCreate makes containers but answers too late; while it is at it, the
-// container's name is reserved.
+// slowCreate creates containers but returns too late; meanwhile the container's
+// name is reserved.
 type slowCreate struct {
 	podrunner.Containers
 	answers []error
@@ -136,7 +136,7 @@ func (s *slowCreate) CreateContainer(ctx context.Context, box string, c *runtime
 	return "", err
 }
 
-func TestContainerWhoseCreationWasAnsweredTooLateIsAdopted(t *testing.T) {
+func TestSyncPod_LateCreatedContainerIsAdopted(t *testing.T) {
 	t.Parallel()
 	late := grpcstatus.Error(codes.DeadlineExceeded, "context deadline exceeded")
 	reserved := grpcstatus.Error(codes.FailedPrecondition, `failed to reserve container name "app_pod_ns_uid_0": name is reserved`)
@@ -155,7 +155,7 @@ func TestContainerWhoseCreationWasAnsweredTooLateIsAdopted(t *testing.T) {
 	require.Zero(t, podcache.RestartCount(s.Containers[0]))
 }
 
-func TestSandboxThatDiesAtOnceIsNotMadeForEver(t *testing.T) {
+func TestSyncPod_SandboxThatDiesAtOnceBacksOff(t *testing.T) {
 	t.Parallel()
 	b, events := newBedWithEvents(t)
 	pod := podOf(nil, "app")
@@ -179,7 +179,7 @@ func TestSandboxThatDiesAtOnceIsNotMadeForEver(t *testing.T) {
 	require.NotNil(t, b.look(pod.UID).ReadySandbox())
 }
 
-func TestDeadSandboxGivesItsAddressBackBeforeTheNextOneTakesOne(t *testing.T) {
+func TestSyncPod_DeadSandboxReleasesItsAddressFirst(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app")
 	require.NoError(t, b.sync(pod))
@@ -189,7 +189,7 @@ func TestDeadSandboxGivesItsAddressBackBeforeTheNextOneTakesOne(t *testing.T) {
 	require.Equal(t, []string{"StopPodSandbox ns/pod", "RunPodSandbox ns/pod"}, b.did()[:2])
 }
 
-func TestContainerTakenOutOfTheSpecIsStoppedAndRemoved(t *testing.T) {
+func TestSyncPod_ContainerRemovedFromTheSpecIsStoppedAndRemoved(t *testing.T) {
 	t.Parallel()
 	b, events := newBedWithEvents(t)
 	pod := podOf(nil, "app", "stubborn")
@@ -215,7 +215,7 @@ func TestContainerTakenOutOfTheSpecIsStoppedAndRemoved(t *testing.T) {
 	require.Contains(t, events.take(), "Normal Killing Container stubborn is not in the pod's spec any more")
 }
 
-func TestContainerThatCannotBeReplacedGoesOn(t *testing.T) {
+func TestSyncPod_ContainerThatCannotBeReplacedKeepsRunning(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*corev1.Container){
 		"ErrImagePull":               func(c *corev1.Container) { c.Image = "nowhere" },
@@ -242,7 +242,7 @@ func TestContainerThatCannotBeReplacedGoesOn(t *testing.T) {
 	}
 }
 
-func TestEndlessGraceIsCutToWhatCanBeCounted(t *testing.T) {
+func TestStopGrace_EndlessIsLimited(t *testing.T) {
 	t.Parallel()
 	var recorded *stops
 	b := newBed(t, func(c *podrunner.Config) {
@@ -257,7 +257,7 @@ func TestEndlessGraceIsCutToWhatCanBeCounted(t *testing.T) {
 	require.Equal(t, []int64{1<<31 - 1}, recorded.seconds)
 }
 
-func TestTurnThatIsCutShortIsFinishedByTheNext(t *testing.T) {
+func TestSyncPod_CancelledSyncIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app", "job", "stubborn")
 	require.NoError(t, b.node.Fail("CreateContainer", fakecri.Fault{Object: "ns/pod/job", Hang: true}))
@@ -279,7 +279,7 @@ func TestTurnThatIsCutShortIsFinishedByTheNext(t *testing.T) {
 	require.Empty(t, b.runner.Waiting(pod.UID))
 }
 
-func TestOnlyStartsProlongTheBackoff(t *testing.T) {
+func TestBackoff_OnlyStartsProlongIt(t *testing.T) {
 	t.Parallel()
 	backoff, err := lifecycle.NewBackoff(lifecycle.BackoffConfig{})
 	require.NoError(t, err)
@@ -302,7 +302,7 @@ func TestOnlyStartsProlongTheBackoff(t *testing.T) {
 	require.Zero(t, backoff.Len(), "a pod that has ended is forgotten")
 }
 
-func TestForgottenPodsLeaveNoBackoff(t *testing.T) {
+func TestForget_LeavesNoBackoff(t *testing.T) {
 	t.Parallel()
 	backoff, err := lifecycle.NewBackoff(lifecycle.BackoffConfig{})
 	require.NoError(t, err)
@@ -318,7 +318,7 @@ func TestForgottenPodsLeaveNoBackoff(t *testing.T) {
 	require.Zero(t, backoff.Len())
 }
 
-func TestPullThatBacksOffIsNoFailureLikeOthers(t *testing.T) {
+func TestSyncPod_PullBackOffIsARetryError(t *testing.T) {
 	t.Parallel()
 	b, events := newBedWithEvents(t)
 	pod := podOf(nil, "nowhere")
@@ -332,7 +332,7 @@ func TestPullThatBacksOffIsNoFailureLikeOthers(t *testing.T) {
 	}
 }
 
-// allWait says whether all that is joined in err only asks for a time.
+// allWait reports whether all errors joined in err are RetryErrors.
 func allWait(err error) bool {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -342,7 +342,7 @@ func allWait(err error) bool {
 	return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !allWait(e) })
 }
 
-func TestEventsOfWhatWaits(t *testing.T) {
+func TestEvents_WaitingContainers(t *testing.T) {
 	t.Parallel()
 	b, events := newBedWithEvents(t)
 	pod := podOf(nil, "crash", "nowhere")
@@ -360,7 +360,7 @@ func TestEventsOfWhatWaits(t *testing.T) {
 	require.Contains(t, seen, `Warning InspectFailed Failed to inspect image "nowhere": rpc error: code = Internal desc = no`)
 }
 
-func TestLongExplanationsAreCut(t *testing.T) {
+func TestWaiting_LongMessagesAreCut(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app")
 	words := strings.Repeat("ä", 1<<20)
@@ -371,7 +371,7 @@ func TestLongExplanationsAreCut(t *testing.T) {
 	require.True(t, strings.HasSuffix(message, "ä..."), "not in the middle of a letter")
 }
 
-func TestLogsStayBelowTheirRoot(t *testing.T) {
+func TestMakeLogs_LinksAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	outside := filepath.Join(filepath.Dir(b.logs), "outside")
@@ -380,18 +380,18 @@ func TestLogsStayBelowTheirRoot(t *testing.T) {
 	for _, name := range []string{"../../outside", "a/b", "..", "."} {
 		pod := podOf(nil, "app")
 		pod.Spec.Containers[0].Name = name
-		require.ErrorContains(t, b.sync(pod), "is not the name of a folder", name)
+		require.ErrorContains(t, b.sync(pod), "is not the name of a directory", name)
 		require.Equal(t, "CreateContainerError", b.runner.Waiting(pod.UID)[name].Reason)
 	}
 	pod := podOf(nil, "app")
 	pod.UID, pod.Namespace = "u2", "../outside/ns"
-	require.ErrorContains(t, b.sync(pod), "is not the name of a folder")
+	require.ErrorContains(t, b.sync(pod), "is not the name of a directory")
 	require.Empty(t, b.look(pod.UID).Sandboxes, "refused before anything was made")
 
 	pod = podOf(nil, "app")
 	pod.UID = "u3"
 	require.NoError(t, os.Symlink(outside, filepath.Join(b.logs, "ns_pod_u3")))
-	require.ErrorContains(t, b.sync(pod), "make log directory", "a link that leads out")
+	require.ErrorContains(t, b.sync(pod), "create log directory", "a link that leads out")
 	entries, err := os.ReadDir(outside)
 	require.NoError(t, err)
 	require.Empty(t, entries)
@@ -410,7 +410,7 @@ func TestLogsStayBelowTheirRoot(t *testing.T) {
 	require.Empty(t, entries)
 }
 
-func TestMissingLogRootIsNothingToRemove(t *testing.T) {
+func TestRemovePod_MissingLogRoot(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, func(c *podrunner.Config) { c.LogRoot = filepath.Join(c.LogRoot, "none") })
 	require.NoError(t, b.runner.RemovePod(t.Context(), &podcache.Status{UID: "u", Name: "n", Namespace: "ns"}))

@@ -18,17 +18,17 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// serverConfig returns what the HTTP server shows.
+// serverConfig returns the configuration of the HTTP server.
 func (p *program) serverConfig() kubeletapi.Config {
 	cfg := kubeletapi.Config{
 		Agent: p.agent,
 		Info: func() api.Agent {
-			return api.Agent{Name: p.opts.AgentName, Version: version(), Started: p.began, Adopted: int(p.adopted.Load())}
+			return api.Agent{Name: p.opts.AgentName, Version: version(), Started: p.started, Adopted: int(p.adopted.Load())}
 		},
 		Runtime:  api.Runtime{Name: p.machine.Version.GetRuntimeName(), Version: p.machine.Version.GetRuntimeVersion(), Endpoint: p.machine.Endpoint},
 		Events:   p.events,
 		Problems: p.problems,
-		Checks:   []kubeletapi.Check{{Name: "manifests", Run: p.unread, Notes: p.problemNotes}},
+		Checks:   []kubeletapi.Check{{Name: "manifests", Run: p.sourcesError, Notes: p.problemNotes}},
 		Configz:  p.configz,
 		Metrics:  p.metrics.page(p.metrics.registry), ProbeMetrics: p.metrics.page(p.metrics.probes),
 		ResourceMetrics: p.metrics.Resource(p.agent.Summary),
@@ -43,8 +43,8 @@ func (p *program) serverConfig() kubeletapi.Config {
 	return cfg
 }
 
-// configz returns the configuration in use, in the kubelet's form, without what may be
-// secret.
+// configz returns the configuration in use, in the kubelet's format. Values that may be secret are
+// masked or left out.
 func (p *program) configz() map[string]any {
 	settings := p.opts.Settings
 	settings.StaticPodURL = withoutSecrets(settings.StaticPodURL)
@@ -55,7 +55,8 @@ func (p *program) configz() map[string]any {
 	return map[string]any{"kubeletconfig": settings}
 }
 
-// withoutSecrets returns a URL without its query and its password, which may be secret.
+// withoutSecrets returns a URL without its query, and with its password masked. An invalid URL
+// becomes the empty string.
 func withoutSecrets(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -65,8 +66,7 @@ func withoutSecrets(text string) string {
 	return u.Redacted()
 }
 
-// problems returns the manifests that can't be used, and why, and the pods that two sources
-// define.
+// problems returns the errors in manifests, and the pods that more than one source defines.
 func (p *program) problems() (all []kubeletapi.Problem) {
 	for _, problem := range p.manifests.problems() {
 		err := problem.Err
@@ -81,9 +81,9 @@ func (p *program) problems() (all []kubeletapi.Problem) {
 	return all
 }
 
-// unread returns why the folder or the URL could not be read since the agent began, nil if they
-// were read.
-func (p *program) unread() error {
+// sourcesError returns why the folder or the URL could not be read since the agent started. It
+// returns nil once both were read.
+func (p *program) sourcesError() error {
 	if p.health("sources").Err == nil {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (p *program) unread() error {
 	return nil
 }
 
-// health returns the state of a part of the agent.
+// health returns the health check of a part of the agent.
 func (p *program) health(part string) agent.Check {
 	for _, c := range p.agent.Health() {
 		if c.Name == part {
@@ -117,32 +117,33 @@ func (p *program) problemNotes() (notes []string) {
 	return notes
 }
 
-// observers print what becomes of pods and of the node.
+// observers returns callbacks that print changes of pods and of the node, and log evictions and OOM
+// kills.
 func (p *program) observers() agent.Observers {
 	return agent.Observers{
 		Statuses: status.Observer{StatusChanged: p.console.changed},
-		Pod:      p.moved,
+		Pod:      p.podMoved,
 		Eviction: eviction.Observer{
 			ConditionsChanged: func(conditions []corev1.NodeConditionType) { p.console.pressure(p.opts.NodeName, conditions) },
 			Evicted: func(pod *corev1.Pod, e eviction.Eviction, took time.Duration, err error) {
-				p.log.Info("evicted", "pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID, "signal", e.Signal, "decided", e.At, "took", took.Round(time.Millisecond), "err", err)
+				p.log.Info("pod eviction finished", "pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID, "signal", e.Signal, "decided", e.At, "took", took.Round(time.Millisecond), "err", err)
 			},
 		},
 		Killed: func(k agent.OOMKill) {
-			p.log.Warn("the kernel has killed a process for want of memory", "kill", k.String(), "container", k.Container)
+			p.log.Warn("the kernel killed a process because memory ran out", "kill", k.String(), "container", k.Container)
 		},
 	}
 }
 
-// moved prints which pods the agent has adopted, and of which nothing is left.
-func (p *program) moved(m agent.Move) {
+// podMoved prints that the agent has adopted or removed a pod.
+func (p *program) podMoved(m agent.Move) {
 	switch {
 	case m.Adopted && m.To == agent.Admitted:
 		p.adopted.Add(1)
-		p.console.line(m.Pod.Namespace, m.Pod.Name, "adopted: it ran before this agent")
-	case m.Pod.Name == "": // files that an earlier agent left of a pod
-	case m.From == agent.Ended: // it is removed, is gone, or begins again
-		p.console.gone(m.Pod.Namespace, m.Pod.Name)
+		p.console.line(m.Pod.Namespace, m.Pod.Name, "adopted: the pod ran before this agent started")
+	case m.Pod.Name == "": // only files of an earlier agent's pod were removed
+	case m.From == agent.Ended: // the pod is removed, or starts again
+		p.console.removed(m.Pod.Namespace, m.Pod.Name)
 	}
 }
 
@@ -156,14 +157,14 @@ func (p *program) defined() (n int) {
 	return n
 }
 
-// showNode prints, until ctx is done, how many pods there are once all sources have answered,
-// and whenever the runtime stops or begins to be ready.
+// showNode prints the number of defined pods once all sources were read, and each change of the
+// runtime's readiness, until ctx is done.
 func (p *program) showNode(ctx context.Context) error {
 	counted, down := false, false
 	for range p.agent.Changes(ctx) {
 		if !counted && p.health("sources").Err == nil {
 			counted = true
-			p.console.say("%s: %d pods", strings.Join(p.manifests.places(), " and "), p.defined())
+			p.console.printf("pods defined in %s: %d", strings.Join(p.manifests.places(), " and "), p.defined())
 		}
 		err := p.health("runtime").Err
 		switch {

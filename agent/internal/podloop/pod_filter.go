@@ -11,22 +11,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// door keeps pods out that no agent can run: those without an identity, or with names that are
-// no names of the API and would be paths on the node. A pod of an API server or a decoded
-// manifest has neither problem; a source of a program's own may.
-type door struct {
-	source string
-	seen   map[*corev1.Pod]error // what the last check of each pod found
+// podFilter removes pods that no agent can run: pods without an identity, or with names that
+// are invalid in the API, which could be harmful as paths on the node. Pods of an API server
+// and decoded manifests are always valid; pods of a custom source may not be.
+type podFilter struct {
+	source  string
+	checked map[*corev1.Pod]error // result of the last check of each pod
 
 	mu       sync.Mutex
 	problems []string // of the last set of pods
 }
 
-// check returns the pods that can be run. It logs each problem once, as long as it lasts. It is
-// called by one goroutine at a time.
-func (d *door) check(ctx context.Context, l *Loop, pods []*corev1.Pod) []*corev1.Pod {
-	before := d.seen
-	d.seen = make(map[*corev1.Pod]error, len(pods))
+// check returns the pods that can be run. It logs each problem once while it lasts. It must not
+// be called concurrently.
+func (d *podFilter) check(ctx context.Context, l *Loop, pods []*corev1.Pod) []*corev1.Pod {
+	before := d.checked
+	d.checked = make(map[*corev1.Pod]error, len(pods))
 	var problems []string
 	good := make([]*corev1.Pod, 0, len(pods))
 	for _, pod := range pods {
@@ -34,7 +34,7 @@ func (d *door) check(ctx context.Context, l *Loop, pods []*corev1.Pod) []*corev1
 		if !known {
 			err = problemOf(pod)
 		}
-		d.seen[pod] = err
+		d.checked[pod] = err
 		if err == nil {
 			good = append(good, pod)
 			continue
@@ -47,7 +47,7 @@ func (d *door) check(ctx context.Context, l *Loop, pods []*corev1.Pod) []*corev1
 	d.mu.Unlock()
 	for _, p := range problems {
 		if !slices.Contains(old, p) {
-			l.cfg.Logger.ErrorContext(ctx, "left out a pod that can't be run", "err", p)
+			l.cfg.Logger.ErrorContext(ctx, "ignored an invalid pod of a source", "err", p)
 		}
 	}
 	if !slices.Equal(old, problems) {
@@ -56,14 +56,14 @@ func (d *door) check(ctx context.Context, l *Loop, pods []*corev1.Pod) []*corev1
 	return good
 }
 
-// notes returns the problems of the pods that are left out.
-func (d *door) notes() []string {
+// notes returns the problems of the ignored pods.
+func (d *podFilter) notes() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.problems)
 }
 
-// problemOf returns why a pod can't be run, by field.
+// problemOf returns why a pod can't be run, with the invalid fields.
 func problemOf(pod *corev1.Pod) error {
 	if pod == nil {
 		return errors.New("a pod is nil")
@@ -74,12 +74,12 @@ func problemOf(pod *corev1.Pod) error {
 			errs = append(errs, fmt.Errorf("%s %q: %s", field, value, p))
 		}
 	}
-	// A UID of the API server is a UUID. Others need to be names of folders.
+	// UIDs of the API server are UUIDs. Other UIDs must be valid folder names.
 	report("metadata.uid", string(pod.UID), validation.IsDNS1123Subdomain(string(pod.UID)))
 	report("metadata.namespace", pod.Namespace, validation.IsDNS1123Label(pod.Namespace))
 	report("metadata.name", pod.Name, validation.IsDNS1123Subdomain(pod.Name))
 	if len(pod.Spec.Containers) == 0 {
-		errs = append(errs, errors.New("spec.containers: there are no containers"))
+		errs = append(errs, errors.New("spec.containers: at least one container is required"))
 	}
 	names := map[string]bool{}
 	container := func(field, name string) {

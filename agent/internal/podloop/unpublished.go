@@ -13,16 +13,16 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// unsent are the pods whose status the last sink has not taken.
-type unsent struct {
+// unpublished are the pods whose status the last sink has not accepted.
+type unpublished struct {
 	mu   sync.Mutex
 	errs map[types.UID]error
 }
 
-func newUnsent() *unsent { return &unsent{errs: map[types.UID]error{}} }
+func newUnpublished() *unpublished { return &unpublished{errs: map[types.UID]error{}} }
 
-// observe adds what u needs to an observer.
-func (u *unsent) observe(o status.PublisherObserver) status.PublisherObserver {
+// observe returns the observer o extended by the updates of u.
+func (u *unpublished) observe(o status.PublisherObserver) status.PublisherObserver {
 	published, failed := o.Published, o.Failed
 	o.Published = func(p status.Publication) {
 		u.set(p.Pod.UID, nil)
@@ -39,7 +39,7 @@ func (u *unsent) observe(o status.PublisherObserver) status.PublisherObserver {
 	return o
 }
 
-func (u *unsent) set(uid types.UID, err error) {
+func (u *unpublished) set(uid types.UID, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if err == nil {
@@ -49,15 +49,15 @@ func (u *unsent) set(uid types.UID, err error) {
 	u.errs[uid] = err
 }
 
-// retain drops the pods for which known returns false.
-func (u *unsent) retain(known func(types.UID) bool) {
+// retain deletes the pods for which known returns false.
+func (u *unpublished) retain(known func(types.UID) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	maps.DeleteFunc(u.errs, func(uid types.UID, _ error) bool { return !known(uid) })
 }
 
-// note describes the failures, empty without any.
-func (u *unsent) note() string {
+// note describes the failures. It is empty without failures.
+func (u *unpublished) note() string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	uids := slices.Sorted(maps.Keys(u.errs))

@@ -10,17 +10,17 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-func TestTheWriterIsToldThatSomebodyWaits(t *testing.T) {
+func TestOnWait_CalledWhenAReaderWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, calls := podcache.New(), 0
 		c.OnWait(func() {
-			require.True(t, c.Waiting(), "without a lock, and after the fact")
+			require.True(t, c.Waiting(), "without a lock, and after the change")
 			calls++
 		})
 		c.UpdateTime(at(1))
 		_, err := c.GetNewerThan(t.Context(), "a", at(1))
 		require.NoError(t, err)
-		require.Zero(t, calls, "nobody had to wait")
+		require.Zero(t, calls, "no reader waited")
 		require.False(t, c.Waiting())
 
 		done := make(chan error, 1)
@@ -39,7 +39,7 @@ func TestTheWriterIsToldThatSomebodyWaits(t *testing.T) {
 		require.True(t, c.Waiting())
 		cancel()
 		require.ErrorIs(t, <-done, context.Canceled)
-		require.False(t, c.Waiting(), "one who left waits no longer")
+		require.False(t, c.Waiting(), "a cancelled reader is removed")
 		require.Equal(t, 1, calls)
 	})
 }

@@ -27,7 +27,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// mortal is a bed whose agent dies and is started again over the same folder.
+// mortal is a bed whose agent is killed and restarted with the same directory.
 type mortal struct {
 	*bed
 
@@ -50,7 +50,8 @@ func mortalBubble(t *testing.T, f func(m *mortal)) {
 	})
 }
 
-// started is a pod of one container whose preStop hook is the word.
+// started returns a pod with one container whose preStop hook is the given
+// command.
 func (m *mortal) started(grace int64, hook string) *corev1.Pod {
 	m.t.Helper()
 	pod := podOf(nil, "stubborn")
@@ -61,7 +62,8 @@ func (m *mortal) started(grace int64, hook string) *corev1.Pod {
 	return pod
 }
 
-// end is a terminating turn, of a pod that only the runtime knows if known is not.
+// end runs a terminating sync; if known is false, only the runtime knows the
+// pod.
 func (m *mortal) end(ctx context.Context, pod *corev1.Pod, known bool) error {
 	turn := podworker.Turn{Status: m.look(pod.UID), Grace: time.Second}
 	if !known {
@@ -71,7 +73,8 @@ func (m *mortal) end(ctx context.Context, pod *corev1.Pod, known bool) error {
 	return m.runner.SyncTerminatingPod(ctx, turn)
 }
 
-// dieAfter lets the agent end the pod for so long and start anew.
+// dieAfter lets the agent terminate the pod for the time d and then restarts
+// it.
 func (m *mortal) dieAfter(d time.Duration, pod *corev1.Pod, known bool) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), d)
@@ -91,7 +94,7 @@ func (m *mortal) file(uid types.UID) string {
 	return filepath.Join(m.root, "pods", string(uid), "ending")
 }
 
-// written is the deadline on disk.
+// written returns the stored deadline.
 func (m *mortal) written(uid types.UID) time.Time {
 	m.t.Helper()
 	text, err := os.ReadFile(m.file(uid))
@@ -101,9 +104,9 @@ func (m *mortal) written(uid types.UID) time.Time {
 	return at
 }
 
-// TestAnAgentThatIsKilledGivesNoSecondGracePeriod, though nothing but a file says
-// when the first one began: a pod from a manifest has no deletion timestamp.
-func TestAnAgentThatIsKilledGivesNoSecondGracePeriod(t *testing.T) {
+// TestTerminationRecord_NoSecondGracePeriodAfterAKill, although only a file
+// records the deadline: a pod from a manifest has no deletion timestamp.
+func TestTerminationRecord_NoSecondGracePeriodAfterAKill(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]bool{"a pod that is known": true, "a pod whose manifest is gone": false} {
 		for _, deaths := range []int{0, 1, 2, 5} {
@@ -121,9 +124,10 @@ func TestAnAgentThatIsKilledGivesNoSecondGracePeriod(t *testing.T) {
 	}
 }
 
-// TestAgentsThatDieAtRandomTimes: however often, the pod ends 2 s after its first
-// deadline at the latest, or after the last agent has come if that is later.
-func TestAgentsThatDieAtRandomTimes(t *testing.T) {
+// TestModel_AgentIsKilledAtRandomTimes: however often the agent is killed, the
+// pod ends at the latest 2 s after its first deadline, or after the last start
+// of the agent if that is later.
+func TestModel_AgentIsKilledAtRandomTimes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(100) {
 		mortalBubble(t, func(m *mortal) {
@@ -154,7 +158,7 @@ func TestAgentsThatDieAtRandomTimes(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatComesTooLateStopsWhatIsLeftAtOnce(t *testing.T) {
+func TestTerminationRecord_PassedDeadlineStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	mortalBubble(t, func(m *mortal) {
 		pod := m.started(10, "hang")
@@ -168,8 +172,8 @@ func TestAnAgentThatComesTooLateStopsWhatIsLeftAtOnce(t *testing.T) {
 	})
 }
 
-// TestTheShorterSecondGracePeriodOutlivesTheAgent that was told of it.
-func TestTheShorterSecondGracePeriodOutlivesTheAgent(t *testing.T) {
+// TestTerminationRecord_ShorterGracePeriodSurvivesARestart of the agent.
+func TestTerminationRecord_ShorterGracePeriodSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	mortalBubble(t, func(m *mortal) {
 		pod := m.started(600, "hang")
@@ -198,7 +202,7 @@ func TestTheShorterSecondGracePeriodOutlivesTheAgent(t *testing.T) {
 	})
 }
 
-func TestAnEndIsWrittenOnceForEachDeadline(t *testing.T) {
+func TestTerminationRecord_WrittenOncePerDeadline(t *testing.T) {
 	t.Parallel()
 	mortalBubble(t, func(m *mortal) {
 		pod := m.started(10, "1s")
@@ -227,7 +231,7 @@ func TestAnEndIsWrittenOnceForEachDeadline(t *testing.T) {
 	})
 }
 
-func TestAPreStopHookThatHasEndedIsNotRunAgainByTheNextAgent(t *testing.T) {
+func TestTerminationRecord_EndedPreStopHookIsNotRunAfterARestart(t *testing.T) {
 	t.Parallel()
 	mortalBubble(t, func(m *mortal) {
 		pod := m.started(30, "2s")
@@ -240,7 +244,7 @@ func TestAPreStopHookThatHasEndedIsNotRunAgainByTheNextAgent(t *testing.T) {
 	})
 }
 
-func TestAPodThatIsWantedAgainHasANewGracePeriodAndItsHook(t *testing.T) {
+func TestTerminationRecord_WantedAgainGetsNewGracePeriodAndHook(t *testing.T) {
 	t.Parallel()
 	mortalBubble(t, func(m *mortal) {
 		pod := m.started(10, "1s")
@@ -257,7 +261,7 @@ func TestAPodThatIsWantedAgainHasANewGracePeriodAndItsHook(t *testing.T) {
 	})
 }
 
-func TestNothingOfAnEndIsLeftWithItsPod(t *testing.T) {
+func TestTerminationRecord_DeletedWithThePod(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]func(*mortal, *corev1.Pod) error{
 		"given back": func(m *mortal, pod *corev1.Pod) error {
@@ -286,8 +290,9 @@ func TestNothingOfAnEndIsLeftWithItsPod(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrittenIsNotTrusted: it can only make an end come earlier.
-func TestWhatIsWrittenIsNotTrusted(t *testing.T) {
+// TestTerminationRecord_InvalidRecordsAreIgnored: a record can only make the
+// deadline earlier.
+func TestTerminationRecord_InvalidRecordsAreIgnored(t *testing.T) {
 	t.Parallel()
 	for text, bad := range map[string]bool{
 		"": true, "{": true, "null": true, "[]": true, "{}": true, `"soon"`: true, "\x00\x00": true,
@@ -306,12 +311,12 @@ func TestWhatIsWrittenIsNotTrusted(t *testing.T) {
 			require.True(t, m.written(pod.UID).Equal(m.stops.began.Add(10*time.Second)), "%.60q", text)
 			require.NoError(t, m.end(m.t.Context(), pod, true))
 			require.Equal(t, 12*time.Second, time.Since(m.stops.began), "%.60q", text)
-			require.Equal(t, bad, strings.Contains(m.log.String(), "could not read when a pod must have ended"), "%.60q: %s", text, m.log)
+			require.Equal(t, bad, strings.Contains(m.log.String(), "could not read the termination deadline of a pod"), "%.60q: %s", text, m.log)
 		})
 	}
 }
 
-func TestWhatIsNoFileIsNotRead(t *testing.T) {
+func TestTerminationRecord_OnlyRegularFilesAreRead(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func(path string) error{
 		"a folder":               func(path string) error { return os.Mkdir(path, 0o755) },
@@ -332,7 +337,7 @@ func TestWhatIsNoFileIsNotRead(t *testing.T) {
 	}
 }
 
-// shifted is a clock that has been set to another time.
+// shifted is a clock that was set to another time.
 type shifted struct {
 	clock.Clock
 	by time.Duration
@@ -340,7 +345,7 @@ type shifted struct {
 
 func (s shifted) Now() time.Time { return s.Clock.Now().Round(0).Add(s.by) }
 
-func TestAClockThatWasSetMeanwhileGivesNoMoreThanTheGracePeriod(t *testing.T) {
+func TestTerminationRecord_ClockChangeGivesAtMostTheGracePeriod(t *testing.T) {
 	t.Parallel()
 	for by, want := range map[time.Duration]time.Duration{
 		time.Second: 11 * time.Second, -time.Second: 13 * time.Second, // it is believed
@@ -357,7 +362,7 @@ func TestAClockThatWasSetMeanwhileGivesNoMoreThanTheGracePeriod(t *testing.T) {
 	}
 }
 
-func TestAnEndThatCannotBeWrittenDownIsAnEndAllTheSame(t *testing.T) {
+func TestTerminationRecord_FailedWriteDoesNotStopTheTermination(t *testing.T) {
 	t.Parallel()
 	mortalBubble(t, func(m *mortal) {
 		pod := m.started(3, "fail")
@@ -365,11 +370,11 @@ func TestAnEndThatCannotBeWrittenDownIsAnEndAllTheSame(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(m.root, "pods"), nil, 0o600))
 		require.NoError(t, m.end(m.t.Context(), pod, true))
 		require.Equal(t, 3*time.Second, time.Since(m.stops.began))
-		require.Contains(t, m.log.String(), "could not record when a pod must have ended")
+		require.Contains(t, m.log.String(), "could not store the termination deadline of a pod")
 	})
 }
 
-func TestAPodWhoseEndCannotBeForgottenWaits(t *testing.T) {
+func TestTerminationRecord_FailedDeletionBlocksTheSync(t *testing.T) {
 	t.Parallel()
 	mortalBubble(t, func(m *mortal) {
 		pod := m.started(10, "hang")
@@ -390,7 +395,7 @@ func TestAPodWhoseEndCannotBeForgottenWaits(t *testing.T) {
 	})
 }
 
-func TestAFolderThatLeadsElsewhereIsLeftAlone(t *testing.T) {
+func TestTerminationRecord_LinkedDirectoryIsIgnored(t *testing.T) {
 	t.Parallel()
 	mortalBubble(t, func(m *mortal) {
 		pod, elsewhere := m.started(3, "fail"), filepath.Join(m.root, "elsewhere")
@@ -407,7 +412,7 @@ func TestAFolderThatLeadsElsewhereIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestRecordsAreWhereStateIs, and in memory only without one.
+// TestRecordsAreWhereStateIs, and in memory only without a State.
 func TestRecordsAreWhereStateIs(t *testing.T) {
 	t.Parallel()
 	mortalBubble(t, func(m *mortal) {
@@ -439,7 +444,7 @@ func TestRecordsAreWhereStateIs(t *testing.T) {
 	})
 }
 
-// patient is a store that gives up with its caller.
+// patient is a store whose calls end when their ctx is done.
 type patient struct{ *state.FileStore }
 
 func (p patient) Get(ctx context.Context, key string) ([]byte, error) {
@@ -449,7 +454,7 @@ func (p patient) Get(ctx context.Context, key string) ([]byte, error) {
 	return p.FileStore.Get(ctx, key)
 }
 
-func TestARecordThatATurnHadNoTimeToReadIsReadInTheNext(t *testing.T) {
+func TestTerminationRecord_CancelledReadIsRepeatedInTheNextSync(t *testing.T) {
 	t.Parallel()
 	mortalBubble(t, func(m *mortal) {
 		m.cfg.State = patient{state.Files(m.root)}
@@ -464,8 +469,9 @@ func TestARecordThatATurnHadNoTimeToReadIsReadInTheNext(t *testing.T) {
 	})
 }
 
-// TestATurnWithoutAWorkerHasOneDeadlineToo, which a shorter grace period moves.
-func TestATurnWithoutAWorkerHasOneDeadlineToo(t *testing.T) {
+// TestSyncTerminatingPod_WithoutAWorkerHasADeadline, which a shorter grace
+// period moves.
+func TestSyncTerminatingPod_WithoutAWorkerHasADeadline(t *testing.T) {
 	t.Parallel()
 	s := &stopTimes{}
 	hookBubble(t, func(b *bed, _ *commands, _ *events) {

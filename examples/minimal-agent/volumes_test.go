@@ -35,7 +35,7 @@ spec:
     lifecycle: {preStop: {sleep: {seconds: 1}}}
 `
 
-func TestPodGetsVolumesAndLeavesNothing(t *testing.T) {
+func TestVolumes_AreMountedAndRemovedWithThePod(t *testing.T) {
 	t.Parallel()
 	dir, root := t.TempDir(), t.TempDir()
 	manifest(t, dir, "supplied.yaml", supplied)
@@ -60,8 +60,9 @@ func TestPodGetsVolumesAndLeavesNothing(t *testing.T) {
 	require.NoError(t, a.stop())
 }
 
-// TestLeftoversOfAKilledAgentGo: of pods that nobody wants and no runtime knows.
-func TestLeftoversOfAKilledAgentGo(t *testing.T) {
+// TestStart_RemovesFilesOfPodsOfAKilledAgent deletes the files of pods that no
+// source defines and that do not exist in the runtime.
+func TestStart_RemovesFilesOfPodsOfAKilledAgent(t *testing.T) {
 	t.Parallel()
 	dir, root := t.TempDir(), t.TempDir()
 	old := filepath.Join(root, "pods/gone/volumes/kubernetes.io~empty-dir/scratch")
@@ -77,9 +78,9 @@ func TestLeftoversOfAKilledAgentGo(t *testing.T) {
 	require.DirExists(t, filepath.Join(root, "pods/foreign/something"), "what it does not know")
 }
 
-// TestAnAgentThatHasNotLookedYetClearsNothing: a pod that nobody wants any more may
-// run, and its files be in use.
-func TestAnAgentThatHasNotLookedYetClearsNothing(t *testing.T) {
+// TestStart_RemovesNoFilesBeforeTheFirstList tests that the files of an undefined pod are
+// kept while it may still be running.
+func TestStart_RemovesNoFilesBeforeTheFirstList(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
 	dir, root := t.TempDir(), t.TempDir()
@@ -108,7 +109,7 @@ func TestAnAgentThatHasNotLookedYetClearsNothing(t *testing.T) {
 	require.NoError(t, second.stop())
 }
 
-func TestPodsThatDoNotFitAreRefused(t *testing.T) {
+func TestAdmission_PodsThatDoNotFitAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	manifest(t, dir, "a.yaml", strings.ReplaceAll(podManifest, "NAME", "a"))
@@ -122,10 +123,10 @@ func TestPodsThatDoNotFitAreRefused(t *testing.T) {
 	require.NoError(t, a.stop())
 }
 
-func TestWarningsAreShown(t *testing.T) {
+func TestRecorder_PrintsWarnings(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	r := recorder{ring: eventlog.New(eventlog.Config{}), console: &console{out: &out}}
+	r := recorder{events: eventlog.New(eventlog.Config{}), console: &console{out: &out}}
 	pod := &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p"}
 	container := &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p", FieldPath: "spec.containers{c}"}
 	record := func(object runtime.Object, kind, reason, message string) {
@@ -137,7 +138,7 @@ func TestWarningsAreShown(t *testing.T) {
 	record(container, corev1.EventTypeWarning, "Unhealthy", "ill")
 	record(pod, corev1.EventTypeWarning, "MissingClusterDNS", "none")
 	record(&corev1.Secret{}, corev1.EventTypeWarning, "X", "y")
-	all, _, _ := r.ring.After(0)
+	all, _, _ := r.events.After(0)
 	require.Len(t, all, 5)
 	require.Equal(t, "MissingClusterDNS", all[4].Reason)
 	require.Equal(t, corev1.EventTypeNormal, all[4].Type, "none is needed, and status shows warnings")

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestRightFields(t *testing.T) {
+func TestValidate_ValidFields(t *testing.T) {
 	t.Parallel()
 	const down = "volumes: [{name: v, downwardAPI: {items: [{path: a, "
 	for name, c := range map[string]struct{ spec, container string }{
@@ -92,7 +92,7 @@ func TestRightFields(t *testing.T) {
 	}
 }
 
-func TestNamesOfResources(t *testing.T) {
+func TestValidate_ResourceNames(t *testing.T) {
 	t.Parallel()
 	type has struct{ containers, pods bool }
 	for name, want := range map[corev1.ResourceName]has{
@@ -111,13 +111,13 @@ func TestNamesOfResources(t *testing.T) {
 		"requests.example.com/gpu": {false, false},
 		corev1.ResourceName(strings.Repeat("a", 250) + "/b"): {false, false},
 	} {
-		require.Equal(t, want, has{isOfContainers(name), isOfPods(name)}, name)
+		require.Equal(t, want, has{isContainerResource(name), isPodResource(name)}, name)
 	}
 }
 
-// A pod with one of these is refused at admission, which names the field: what it holds
-// does not matter, and is not looked at.
-func TestFieldsOfWhatIsNeverRun(t *testing.T) {
+// A pod with one of these fields is rejected at admission, so their content is not
+// validated.
+func TestValidate_FieldsThatAreNotChecked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ spec, container string }{
 		"volume of another kind": {
@@ -161,7 +161,7 @@ func TestFieldsOfWhatIsNeverRun(t *testing.T) {
 }
 
 // All problems of a pod are named at once, in the order in which they are found.
-func TestProblemsOfManyFields(t *testing.T) {
+func TestValidate_SeveralFields(t *testing.T) {
 	t.Parallel()
 	got := decodeErr(t, "f.yaml", podWith(`dnsConfig: {nameservers: [a]}
 subdomain: A

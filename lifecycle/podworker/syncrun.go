@@ -10,46 +10,46 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// run is one turn of a worker that is under way.
-type run struct {
+// syncRun is one running sync of a worker.
+type syncRun struct {
 	p     *worker
 	ctx   context.Context
 	turn  Turn
-	since time.Time // what the status must be as new as
+	since time.Time // the status must be at least as new
 	ended time.Time
 	info  TurnInfo
-	// synced says that the Syncer was called, acted that it changed something, and
-	// terminal that the pod has run to completion. Since refreshed, if not zero, it
-	// has changed nothing, and the cache is as new.
+	// synced: the Syncer was called. acted: it changed something. terminal: the
+	// pod has run to completion. If refreshed is not zero, nothing has changed
+	// since that time, and the cache has a status that is as new.
 	synced, acted, terminal bool
 	refreshed               time.Time
 }
 
-// work takes p's turns, one after another, for as long as it wants one.
+// work runs p's syncs, one after another, as long as one is due.
 func (w *Workers) work(p *worker) {
 	for t := w.begin(p); t != nil; t = w.begin(p) {
-		w.take(t)
-		w.end(t)
+		w.doSync(t)
+		w.finish(t)
 	}
 }
 
-// begin claims p's next turn. If there is none it returns nil, and p has no goroutine
-// any more.
-func (w *Workers) begin(p *worker) *run {
+// begin returns p's next sync. If none is due it returns nil, and p has no
+// goroutine any more.
+func (w *Workers) begin(p *worker) *syncRun {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.open() || !p.wanted || w.blocked(p) {
+	if !w.open() || !p.pending || w.blocked(p) {
 		p.working = false
 		return nil
 	}
 	w.queue.Remove(p)
 	first := !p.started
-	p.wanted, p.started = false, true
+	p.pending, p.started = false, true
 	p.stopping = p.stopping || p.phase >= Terminating
 	if p.phase == Terminating && p.deadline == nil {
 		p.deadline = w.firstDeadline(p)
 	}
-	t := &run{
+	t := &syncRun{
 		p:     p,
 		turn:  Turn{Type: p.why, Pod: p.pod, Status: p.running, Grace: p.grace, Evict: p.evicted, StatusFn: p.statusFn},
 		since: p.since,
@@ -61,13 +61,13 @@ func (w *Workers) begin(p *worker) *run {
 		t.turn.deadline, t.turn.follows = p.deadline, &p.follows
 	}
 	t.ctx, p.cancel = context.WithCancel(w.run)
-	p.why = Sync // the reason of the next turn, unless an update gives another
+	p.why = Sync // the reason of the next sync, unless an update gives another
 	return t
 }
 
-// firstDeadline is when a pod is to have ended whose first terminating turn begins
-// now. One that was being deleted when this agent first heard of it does not begin
-// its grace period anew.
+// firstDeadline returns the deadline of a pod whose first terminating sync
+// begins now. A pod that was already being deleted when this agent started does
+// not get its whole grace period again.
 func (w *Workers) firstDeadline(p *worker) *lifecycle.Deadline {
 	now := w.cfg.Clock.Now()
 	at := now.Add(p.grace)
@@ -77,8 +77,8 @@ func (w *Workers) firstDeadline(p *worker) *lifecycle.Deadline {
 	return lifecycle.NewDeadline(w.cfg.Clock, at)
 }
 
-// take waits for a status that is new enough and calls the Syncer.
-func (w *Workers) take(t *run) {
+// doSync waits for a status that is new enough and calls the Syncer.
+func (w *Workers) doSync(t *syncRun) {
 	began := w.cfg.Clock.Now()
 	status, err := w.status(t)
 	called := w.cfg.Clock.Now()
@@ -102,9 +102,9 @@ func (w *Workers) take(t *run) {
 	t.info.Duration = t.ended.Sub(called)
 }
 
-// end moves the pod on after a turn, and sees to it that there is another one
-// unless it has finished.
-func (w *Workers) end(t *run) {
+// finish updates the pod's state after a sync, and schedules the next one unless
+// the pod has finished.
+func (w *Workers) finish(t *syncRun) {
 	w.mu.Lock()
 	p := t.p
 	cancelled := t.ctx.Err() != nil
@@ -114,35 +114,36 @@ func (w *Workers) end(t *run) {
 	case !t.refreshed.IsZero():
 		p.since = t.refreshed
 	case t.synced:
-		// On a clock that stands still, a status of that very time may be older.
+		// If the clock does not advance, a status with the same time may be
+		// older.
 		p.since = t.ended.Add(time.Nanosecond)
 	}
-	next, moved, report := advance(p.state, verdict{phase: t.info.Phase, terminal: t.terminal, err: t.info.Err})
+	next, moved, report := advance(p.state, outcome{phase: t.info.Phase, terminal: t.terminal, err: t.info.Err})
 	p.state = next
 	if moved {
-		w.moved(p)
+		w.recordMove(p)
 	}
 	w.report(report, nil)
 	switch {
 	case p.phase == Finished:
 		w.leave(p)
 		if p.pod == nil {
-			w.drop(p) // nobody asks for what nobody described
+			w.drop(p) // no source lists a pod without a spec
 		}
 	case cancelled && t.info.Err != nil:
-		p.wanted = true // what cancelled it wants one, or the next Run does
-	case !p.wanted:
+		p.pending = true // a new sync is needed now, or in the next Run
+	case !p.pending:
 		w.schedule(p, t.ended.Add(w.cfg.periods().delay(t.info.Err, t.ended, w.cfg.Jitter())))
 	}
-	untold := len(p.moves) > 0
+	hasMoves := len(p.moves) > 0
 	w.mu.Unlock()
 
 	if t.info.Err != nil && !cancelled {
 		w.logFailure(t)
 	}
 	w.cfg.Observer.TurnEnd(t.info)
-	if untold {
-		w.tell(p)
+	if hasMoves {
+		w.notifyMoves(p)
 	}
 	outdated := moved && t.info.Phase < Terminated || t.acted || cancelled && t.synced
 	if outdated && t.refreshed.IsZero() {
@@ -150,20 +151,20 @@ func (w *Workers) end(t *run) {
 	}
 }
 
-// logFailure logs a turn that failed, quietly if that was to be expected.
-func (w *Workers) logFailure(t *run) {
+// logFailure logs a failed sync, at debug level if the failure was expected.
+func (w *Workers) logFailure(t *syncRun) {
 	level := slog.LevelError
-	var wished wishes
+	var wished retryRequests
 	if wished.collect(t.info.Err); !wished.plain {
 		level = slog.LevelDebug
 	}
-	w.cfg.Logger.Log(t.ctx, level, "turn of a pod failed, it will be repeated",
+	w.cfg.Logger.Log(t.ctx, level, "sync of a pod failed, it will be retried",
 		"podUID", t.info.UID, "type", t.info.Type.String(), "phase", t.info.Phase.String(), "err", t.info.Err)
 }
 
-// status returns a status that is new enough. A pod that ends gets the last known
-// one, marked stale, if there is none in time or none to be had.
-func (w *Workers) status(t *run) (*podcache.Status, error) {
+// status returns a status that is new enough. A terminating pod gets the last
+// known one, marked stale, if no newer one arrives in time.
+func (w *Workers) status(t *syncRun) (*podcache.Status, error) {
 	uid := t.info.UID
 	if t.info.Phase == Syncing {
 		s, err := w.cfg.Cache.GetNewerThan(t.ctx, uid, t.since)
@@ -172,14 +173,14 @@ func (w *Workers) status(t *run) (*podcache.Status, error) {
 		}
 		return s, err
 	}
-	if s, err := w.inTime(t.ctx, t); err == nil && s != nil {
+	if s, err := w.awaitStatus(t.ctx, t); err == nil && s != nil {
 		return s, nil
 	}
 	if err := t.ctx.Err(); err != nil {
 		return nil, err
 	}
 	last := podcache.Status{UID: uid}
-	// The error beside it is why it is stale.
+	// The status is stale because of the error above.
 	if s, _ := w.cfg.Cache.Get(uid); s != nil && len(s.Sandboxes)+len(s.Containers) > 0 {
 		last = *s
 	} else if t.turn.Status != nil {
@@ -189,9 +190,9 @@ func (w *Workers) status(t *run) (*podcache.Status, error) {
 	return &last, nil
 }
 
-// inTime waits for a new status for no longer than the configured time, on the
-// configured clock.
-func (w *Workers) inTime(ctx context.Context, t *run) (*podcache.Status, error) {
+// awaitStatus waits for a new status for at most FreshTimeout, on the configured
+// clock.
+func (w *Workers) awaitStatus(ctx context.Context, t *syncRun) (*podcache.Status, error) {
 	ctx, stop := within(ctx, w.cfg.Clock, w.cfg.FreshTimeout)
 	defer stop()
 	return w.cfg.Cache.GetNewerThan(ctx, t.info.UID, t.since)

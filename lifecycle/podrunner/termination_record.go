@@ -1,0 +1,246 @@
+package podrunner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+// terminationRecordName is the name of the termination record, which keepsAlive the deadline
+// of a terminating pod, so that a restarted agent does not give the pod a
+// second grace period. A pod from a manifest has no deletion timestamp for
+// that.
+const terminationRecordName = "ending"
+
+// terminationState is the termination of a pod, begun by this agent or by an earlier
+// one.
+type terminationState struct {
+	none     bool                // the pod is not terminating: the store has no record
+	deadline *lifecycle.Deadline // nil before this agent's first terminating sync
+
+	mu         sync.Mutex // held during writes
+	written    time.Time  // the deadline in the store, zero if it has none
+	preStopped []string   // the container IDs in the store
+}
+
+// terminationRecord is the stored record.
+type terminationRecord struct {
+	// Deadline is a wall-clock time, the only clock that two processes share.
+	Deadline time.Time `json:"deadline"`
+	// PreStopped are the IDs of containers whose preStop hook has ended.
+	PreStopped []string `json:"preStopped,omitempty"`
+}
+
+// parseTermination parses a record. The returned deadline is in UTC.
+func parseTermination(text []byte) (terminationRecord, error) {
+	var rec terminationRecord
+	if err := json.Unmarshal(text, &rec); err != nil {
+		return terminationRecord{}, err
+	}
+	if rec.Deadline.IsZero() {
+		return terminationRecord{}, errors.New("the termination record has no deadline")
+	}
+	rec.Deadline = rec.Deadline.UTC()
+	if _, err := rec.Deadline.MarshalJSON(); err != nil {
+		return terminationRecord{}, fmt.Errorf("the deadline in the termination record is invalid: %w", err)
+	}
+	return rec, nil
+}
+
+// terminationDeadline returns the deadline of the pod's terminating syncs: the worker's, or,
+// for a pod without a spec, the one computed by the first sync from its grace
+// period. It is never later than the deadline that an earlier agent has stored.
+// The stored deadline is converted once to the time left from now; after that a
+// step of the system clock does not affect it.
+func (r *Runner) terminationDeadline(ctx context.Context, uid types.UID, given *lifecycle.Deadline, grace time.Duration) *lifecycle.Deadline {
+	isKnown := r.loadTermination(ctx, uid)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.terminations[uid]
+	if e == nil {
+		e = &terminationState{}
+		if isKnown {
+			r.terminations[uid] = e
+		}
+	}
+	e.none = false
+	now := r.cfg.Clock.Now()
+	before := e.deadline
+	switch {
+	case given != nil:
+		e.deadline = given
+	case before == nil:
+		e.deadline = lifecycle.NewDeadline(r.cfg.Clock, now.Add(grace))
+	default:
+		e.deadline.Shorten(now.Add(grace))
+	}
+	switch {
+	case before != nil:
+		e.deadline.Shorten(before.At())
+	case !e.written.IsZero():
+		e.deadline.Shorten(now.Add(max(0, e.written.Sub(now))))
+	}
+	return e.deadline
+}
+
+// storeDeadline stores the deadline of the pod before anything of it is stopped, and
+// whenever the deadline moves, until stop is called. It writes nothing if no
+// container is left to stop.
+func (r *Runner) storeDeadline(ctx context.Context, status *podcache.Status, deadline *lifecycle.Deadline) (stop func()) {
+	if r.cfg.State == nil || !status.Stale && !slices.ContainsFunc(status.Containers, mayRun) {
+		return func() {}
+	}
+	_, moved := deadline.State()
+	r.writeTermination(ctx, status.UID)
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-moved:
+			}
+			_, moved = deadline.State()
+			r.writeTermination(ctx, status.UID)
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// writeTermination stores the pod's termination record if the pod is terminating and
+// the record has changed. If that fails, the termination goes on.
+func (r *Runner) writeTermination(ctx context.Context, uid types.UID) {
+	r.mu.Lock()
+	e, preStopped := r.terminations[uid], slices.Sorted(maps.Keys(r.preStopped[uid]))
+	begun := e != nil && e.deadline != nil
+	r.mu.Unlock()
+	if r.cfg.State == nil || !begun {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	at := e.deadline.At()
+	if !e.written.IsZero() && !at.Before(e.written) {
+		if slices.Equal(preStopped, e.preStopped) {
+			return
+		}
+		at = e.written
+	}
+	text, err := json.Marshal(terminationRecord{Deadline: at.UTC(), PreStopped: preStopped})
+	if err == nil {
+		err = r.putRecord(ctx, uid, terminationRecordName, text)
+	}
+	if err != nil {
+		r.cfg.Logger.ErrorContext(ctx, "could not store the termination deadline of a pod, a restarted agent will start its grace period again",
+			"podUID", uid, "err", err)
+		return
+	}
+	e.written, e.preStopped = at, preStopped
+}
+
+// loadTermination reads, once, the termination record of an earlier agent. A record
+// that can't be read counts as a termination with an unknown deadline. It
+// reports false if ctx is done and the record was not read; then the next sync
+// reads it.
+func (r *Runner) loadTermination(ctx context.Context, uid types.UID) bool {
+	r.mu.Lock()
+	isKnown := r.cfg.State == nil || r.terminations[uid] != nil
+	r.mu.Unlock()
+	if isKnown {
+		return true
+	}
+	rec, err := r.readTermination(ctx, uid)
+	none := errors.Is(err, fs.ErrNotExist)
+	switch {
+	case err == nil || none:
+	case ctx.Err() != nil:
+		return false
+	default:
+		r.cfg.Logger.ErrorContext(ctx, "could not read the termination deadline of a pod, its grace period starts again if the pod is terminating", "podUID", uid, "err", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.terminations[uid] = &terminationState{none: none, written: rec.Deadline, preStopped: rec.PreStopped}
+	for _, id := range rec.PreStopped {
+		r.setPreStopped(uid, id)
+	}
+	return true
+}
+
+func (r *Runner) readTermination(ctx context.Context, uid types.UID) (terminationRecord, error) {
+	text, err := r.cfg.State.Get(ctx, recordKey(uid, terminationRecordName))
+	if err != nil {
+		return terminationRecord{}, err
+	}
+	return parseTermination(text)
+}
+
+// clearTermination deletes the termination record of a pod that is wanted again. A failed
+// deletion is retried in the next sync.
+func (r *Runner) clearTermination(ctx context.Context, uid types.UID) error {
+	r.loadTermination(ctx, uid)
+	r.mu.Lock()
+	e := r.terminations[uid]
+	begun := e != nil && !e.none
+	if begun {
+		delete(r.preStopped, uid)
+		r.terminations[uid] = &terminationState{}
+	}
+	r.mu.Unlock()
+	if !begun {
+		return nil
+	}
+	if err := r.deleteRecords(ctx, uid, terminationRecordName); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.terminations[uid] = &terminationState{none: true}
+	return nil
+}
+
+// recordKey returns the key of a record of a pod. In a store of files below
+// RootDir it is in the pod's directory.
+func recordKey(uid types.UID, name string) string {
+	return "pods/" + url.PathEscape(string(uid)) + "/" + name
+}
+
+// putRecord stores a record of a pod, without waiting for the disk if the store
+// supports that: a record about containers need not survive a crash of the
+// machine.
+func (r *Runner) putRecord(ctx context.Context, uid types.UID, name string, text []byte) error {
+	put := r.cfg.State.Put
+	if quick, ok := r.cfg.State.(unsynced); ok {
+		put = quick.PutUnsynced
+	}
+	return put(ctx, recordKey(uid, name), text)
+}
+
+// deleteRecords deletes records of a pod.
+func (r *Runner) deleteRecords(ctx context.Context, uid types.UID, names ...string) error {
+	if r.cfg.State == nil || uid == "" {
+		return nil
+	}
+	for _, name := range names {
+		if err := r.cfg.State.Delete(ctx, recordKey(uid, name)); err != nil {
+			return fmt.Errorf("delete records: %w", err)
+		}
+	}
+	return nil
+}
