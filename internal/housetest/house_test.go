@@ -19,7 +19,7 @@ type check struct {
 	run  func(*module) []finding
 }
 
-// checks are all rules, by the name that the scripts know them by.
+// checks returns all checks with their names in the scripts.
 func checks() []check {
 	return []check{
 		{"edges", checkEdges},
@@ -35,11 +35,12 @@ func checks() []check {
 		{"variables", checkVariables},
 		{"calls", checkCalls},
 		{"words", checkWords},
+		{"riddles", checkRiddles},
 		{"pages", checkPages},
 	}
 }
 
-// A finding is one breach of a rule: the place, and what to do.
+// A finding is one violation of a rule: the position and the action to take.
 type finding struct {
 	file string
 	line int
@@ -48,7 +49,7 @@ type finding struct {
 
 func (f finding) String() string { return fmt.Sprintf("%s:%d: %s", f.file, f.line, f.text) }
 
-// sorted puts findings in the order of a reader who walks through the tree.
+// sorted sorts findings by file, line and text.
 func sorted(findings []finding) []finding {
 	slices.SortFunc(findings, func(a, b finding) int {
 		if c := strings.Compare(a.file, b.file); c != 0 {
@@ -62,7 +63,7 @@ func sorted(findings []finding) []finding {
 	return findings
 }
 
-// findingAt makes a finding at a position in one of m's sources.
+// findingAt returns a finding at a position in one of m's sources.
 func (m *module) findingAt(pos token.Pos, format string, args ...any) finding {
 	p := m.fset.Position(pos)
 	return finding{p.Filename, p.Line, fmt.Sprintf(format, args...)}
@@ -71,6 +72,9 @@ func (m *module) findingAt(pos token.Pos, format string, args ...any) finding {
 func TestHouse(t *testing.T) {
 	m, err := load("../..")
 	require.NoError(t, err)
+	if isRewriting() {
+		require.NoError(t, rewriteRiddles(m, "testdata/riddle-counts.txt"))
+	}
 	for _, c := range checks() {
 		t.Run(c.name, func(t *testing.T) {
 			for _, f := range sorted(c.run(m)) {
