@@ -19,9 +19,9 @@ import (
 //
 // It stores copies of the statuses that it receives. It retains the pods themselves, which
 // callers must not modify afterwards. A stored status is replaced, never modified.
-// [Manager.GetPodStatus] and [Manager.Update] pass copies that the caller may modify.
-// [Manager.SetPodStatus], [Manager.TerminatePod] and the callbacks of an [Observer] pass
-// the stored status itself, which is shared and must not be modified.
+// [Manager.Update] passes a copy that the caller may modify. All other methods and the
+// callbacks of an [Observer] pass the stored status itself, which is shared and must not be
+// modified.
 type Manager struct {
 	cfg Config
 
@@ -51,25 +51,20 @@ func New(cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// GetPodStatus returns a copy of the pod's current status, or of the saved one if no status
-// was set in this process. It returns false if neither exists. The UID may be that of a
-// mirror pod.
+// GetPodStatus returns the pod's current status, or the saved one if no status was set in
+// this process. It returns false if neither exists. The UID may be that of a mirror pod.
 func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 	uid = m.cfg.TranslateUID(uid)
 	if s := m.reported(m.entry(uid), uid); s != nil {
-		return *s.DeepCopy(), true
+		return *s, true
 	}
 	return corev1.PodStatus{}, false
 }
 
-// PodPhase returns the phase of [Manager.GetPodStatus] without copying the status. It is
-// empty if there is no status.
+// PodPhase returns the phase of [Manager.GetPodStatus], empty if there is no status.
 func (m *Manager) PodPhase(uid types.UID) corev1.PodPhase {
-	uid = m.cfg.TranslateUID(uid)
-	if s := m.reported(m.entry(uid), uid); s != nil {
-		return s.Phase
-	}
-	return ""
+	s, _ := m.GetPodStatus(uid)
+	return s.Phase
 }
 
 // SetPodStatus sets the status of the pod. It returns the stored status and whether it has

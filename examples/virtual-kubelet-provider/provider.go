@@ -156,7 +156,7 @@ func (p *Provider) GetPods(context.Context) (all []*corev1.Pod, err error) {
 func (p *Provider) shown(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	if s, ok := p.statuses.GetPodStatus(pod.UID); ok {
-		pod.Status = s
+		pod.Status = *s.DeepCopy()
 	}
 	return pod
 }

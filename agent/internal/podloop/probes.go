@@ -3,6 +3,7 @@ package podloop
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -151,7 +152,7 @@ func (l *Loop) target(uid types.UID, container string, began time.Time) (prober.
 // which an earlier agent may have saved.
 func (l *Loop) wasStarted(uid types.UID, id string) bool {
 	last, _ := l.statuses.GetPodStatus(uid)
-	for _, st := range append(last.ContainerStatuses, last.InitContainerStatuses...) {
+	for _, st := range slices.Concat(last.ContainerStatuses, last.InitContainerStatuses) {
 		if podspec.RuntimeID(st.ContainerID) == id {
 			return st.Started != nil && *st.Started
 		}
