@@ -13,7 +13,7 @@ func fieldRules() []judge.Rule[*world] { return slices.Concat(looserRules(), str
 func looserRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "enforcement without cgroups", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet refuses cgroupsPerQOS false unless enforceNodeAllocatable is none; ours does without both by default, and accepts it.",
+		Sentence: "The kubelet refuses cgroupsPerQOS false unless enforceNodeAllocatable is set to none; ours uses neither by default, and accepts it.",
 		Explains: func(s scene) bool {
 			c := s.World.accepted
 			return s.Fact == "refused cgroupsPerQOS" && s.Kubelet == "yes" && s.Ours == "" && c.CgroupsPerQOS != nil && !*c.CgroupsPerQOS &&
@@ -21,7 +21,7 @@ func looserRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "ages of images", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "imageMaximumGCAge may be shorter than imageMinimumGCAge: both hold.",
+		Sentence: "imageMaximumGCAge may be shorter than imageMinimumGCAge: both apply.",
 		Explains: func(s scene) bool {
 			c := s.World.accepted
 			return s.Fact == "refused imageMaximumGCAge" && s.Kubelet == "yes" && s.Ours == "" && c.ImageMaximumGCAge.Duration > 0 && c.ImageMaximumGCAge.Duration <= c.ImageMinimumGCAge.Duration
@@ -33,7 +33,7 @@ func looserRules() []judge.Rule[*world] {
 func stricterRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "limits without cgroups", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "Settings of pods' cgroups need cgroupsPerQOS or a cgroupRoot, and the driver cgroupfs; ours refuses them otherwise, and a limit of 0 processes.",
+		Sentence: "Settings of pods' cgroups require cgroupsPerQOS or a cgroupRoot, and the driver cgroupfs; ours refuses them otherwise, and a limit of 0 processes.",
 		Explains: func(s scene) bool {
 			if s.Kubelet != "" || s.Ours != "yes" {
 				return false
@@ -54,7 +54,7 @@ func stricterRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "enforcement", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "Of enforceNodeAllocatable there is pods and none.",
+		Sentence: "enforceNodeAllocatable only supports pods and none.",
 		Explains: func(s scene) bool {
 			c := s.World.accepted
 			return s.Fact == "refused enforceNodeAllocatable" && s.Kubelet == "" && s.Ours == "yes" &&
@@ -62,7 +62,7 @@ func stricterRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "server", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet can do without its server; ours refuses enableServer false, because its commands ask the server.",
+		Sentence: "The kubelet can run without its server; ours refuses enableServer false, because its commands send requests to the server.",
 		Explains: func(s scene) bool {
 			value, _ := s.World.value("enableServer")
 			return s.Fact == "refused enableServer" && s.Ours == "yes" && value == "false"

@@ -11,7 +11,7 @@ import (
 func ownRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "lines", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "Ours names the line of each problem, and of each note about a field; the kubelet names no line.",
+		Sentence: "Ours reports the line of each problem, and of each note about a field; the kubelet reports no lines.",
 		Explains: func(s scene) bool {
 			if field, ok := strings.CutPrefix(s.Fact, "again "); ok {
 				lines := linesOf(s.World, field)
