@@ -35,8 +35,8 @@ type Config struct {
 	NodeName string
 	// Runtime is the container runtime. Required.
 	Runtime Runtime
-	// Sources define the pods. If two sources define the same pod, the earlier one in this list
-	// wins. Required.
+	// Sources define the pods. If two sources define the same pod, the source that defined it
+	// first owns it, as podmanager.Merge describes. Required.
 	Sources []Source
 	// State stores statuses, restart back-offs and deadlines of pods. Required.
 	State state.Store
