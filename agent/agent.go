@@ -256,8 +256,9 @@ func (a *Agent) Kill(ctx context.Context, pod types.UID, how podworker.KillOptio
 // Sync reports a change of something that these pods depend on: an object, a device, a
 // credential, their status at the API server. A refused static pod goes through admission
 // again; any other pod is synced and its status is published again. Sync never blocks and may
-// be called from any hook. A sink must not call it in each Publish for the same pod, or the
-// agent publishes that pod's status without end. Before Run it does nothing.
+// be called from any callback of [Config] except NodeStatus. A sink must not call it in each
+// Publish for the same pod, or the agent publishes that pod's status without end. Before Run it
+// does nothing.
 func (a *Agent) Sync(pods ...types.UID) { a.pods.Sync(pods...) }
 
 // SyncAll is Sync for all pods. It also recomputes the node.

@@ -21,8 +21,8 @@ import (
 // node.
 var ErrUnknownPod = podloop.ErrUnknownPod
 
-// ErrNotAsked is the error of the health check "runtime" until the runtime's status was
-// requested once.
+// ErrNotAsked is the error of the health check "runtime" until the agent has requested the
+// runtime's status for the first time.
 var ErrNotAsked = nodeloop.ErrNotAsked
 
 // Pods returns the pods that a source defines or that have data left on the node, ordered by
@@ -36,7 +36,7 @@ func (a *Agent) Pods() []Pod {
 	return pods
 }
 
-// Pod returns the pod with this UID as Pods does, and false if it does not exist.
+// Pod returns the pod with this UID. It returns false if [Agent.Pods] would not return the pod.
 func (a *Agent) Pod(uid types.UID) (Pod, bool) {
 	p, known := a.pods.Pod(uid)
 	if !known {
@@ -45,7 +45,7 @@ func (a *Agent) Pod(uid types.UID) (Pod, bool) {
 	return podOf(p), true
 }
 
-// Probes returns the probes of a pod in the order of its containers, and of each container
+// Probes returns the probes of a pod. They are ordered by container, and for each container:
 // startup, readiness, liveness. It returns nil for an unknown pod.
 func (a *Agent) Probes(pod types.UID) []Probe {
 	var probes []Probe
@@ -59,12 +59,13 @@ func podOf(p podloop.Pod) Pod {
 	return Pod{Spec: p.Spec, Source: p.Source, State: State(p.State), Runtime: p.Runtime}
 }
 
-// Node returns the node as a kubelet would report it, with the changes of [Config].NodeStatus.
+// Node returns the node as a kubelet would report it, after [Config].NodeStatus has modified it.
 // It returns the same pointer until the node changes.
 func (a *Agent) Node() *corev1.Node { return a.node.Node() }
 
-// clusterNode returns the node for admission: the API server's if it can be found, because that
-// one has the labels and taints set by other programs.
+// clusterNode returns the node for admission. It prefers the node in the API server, which has
+// the labels and taints that other programs set. If that node cannot be read, it returns the
+// agent's own node.
 func (a *Agent) clusterNode(ctx context.Context) (*corev1.Node, error) {
 	own, err := a.node.AwaitNode(ctx)
 	if err != nil || a.cfg.Cluster.Node == nil {
@@ -78,8 +79,8 @@ func (a *Agent) clusterNode(ctx context.Context) (*corev1.Node, error) {
 	return own, nil
 }
 
-// mounter returns the mounter of memory-backed volumes. Without one, such volumes are on the
-// disk.
+// mounter returns the mounter of memory-backed volumes. If the host has no mounter, these volumes
+// are directories on the disk.
 func (c *Config) mounter() volumes.Mounter {
 	if c.Host.Mounter == nil {
 		return noMounts{}
@@ -99,8 +100,8 @@ func (noMounts) Unmount(string) error { return nil }
 // Mounts implements [volumes.Mounter].
 func (noMounts) Mounts() ([]volumes.MountPoint, error) { return nil, nil }
 
-// RelistedAt returns when the newest complete list of the runtime's pods began. It is zero if
-// the runtime was not listed yet.
+// RelistedAt returns the start time of the newest complete relist. It is zero if no relist has
+// completed yet.
 func (a *Agent) RelistedAt() time.Time { return a.pods.RelistedAt() }
 
 // Summary returns the kubelet's stats summary of the node and its pods. It may be up to a
@@ -124,7 +125,7 @@ func (a *Agent) Explain(ctx context.Context, pod types.UID) (Explanation, error)
 		explanation.Rank = ranking.Words(pod)
 	}
 	if e.Pod.State.MayRun() || len(e.Next) > 0 { // the agent still needs the runtime for this pod
-		explanation.Why = append(a.runtimeTrouble(), explanation.Why...)
+		explanation.Why = append(a.runtimeProblem(), explanation.Why...)
 	}
 	if err := errors.Join(err, errRanking); err != nil {
 		return explanation, fmt.Errorf("agent: explain pod %s: %w", pod, err)
@@ -132,9 +133,9 @@ func (a *Agent) Explain(ctx context.Context, pod types.UID) (Explanation, error)
 	return explanation, nil
 }
 
-// runtimeTrouble returns why the runtime does not run pods, nil if it does. It returns at most
-// one reason: a runtime that does not answer can't be listed either.
-func (a *Agent) runtimeTrouble() []string {
+// runtimeProblem returns why the runtime does not run pods, nil if it does. It returns at most
+// one reason: if the runtime does not answer, its pods cannot be listed either.
+func (a *Agent) runtimeProblem() []string {
 	if err := a.node.RuntimeReady(); err != nil {
 		return []string{"the container runtime is not ready: " + strings.ReplaceAll(err.Error(), "\n", "; ")}
 	}

@@ -68,9 +68,9 @@
 // first.
 //
 // All methods may be called by any goroutine. Sync and SyncAll never block and may be called
-// from any hook, even with locks held. Hooks run in goroutines of the agent. The hooks of
-// [Config].Admission and [Config].Allocators are called one at a time, except for Container of
-// an allocator.
+// from any callback of the Config except NodeStatus, even with locks held. Callbacks run in
+// goroutines of the agent. Those of [Config].Admission and [Config].Allocators are called one at a
+// time, except for Container of an allocator.
 //
 // # Differences from the kubelet
 //

@@ -68,7 +68,7 @@ func Example() {
 	res, err := gc.Collect(ctx)
 	fmt.Println(len(res.Removed), err)
 	// Output:
-	// container 0 true exceeds MaxPerPodContainer
+	// container 0 true the container has more exited instances than are kept
 	// container 1 false within limits
 	// container 2 false running
 	// sandbox 0 false running

@@ -19,7 +19,7 @@ const (
 	KindContainer Kind = "container"
 	// KindSandbox is a sandbox in the runtime.
 	KindSandbox Kind = "sandbox"
-	// KindLogs are the log files of one container, rotated ones included.
+	// KindLogs are the log files of one container, including the rotated files.
 	KindLogs Kind = "logs"
 	// KindLogFolder is the folder with all logs of one pod.
 	KindLogFolder Kind = "log folder"
@@ -38,7 +38,7 @@ type Object struct {
 	Namespace string    `json:"namespace,omitempty"`
 	Pod       string    `json:"pod,omitempty"`
 	// Name is the container's name in the pod, empty for objects of a whole pod. Attempt
-	// is that of the container or sandbox.
+	// is the attempt of the container or sandbox.
 	Name    string `json:"name,omitempty"`
 	Attempt uint32 `json:"attempt,omitempty"`
 	// Labels are the labels of a container or sandbox.
@@ -68,10 +68,10 @@ type Reason string
 const (
 	GonePod         Reason = "the pod was deleted or evicted"
 	EndedPod        Reason = "the pod has terminated and all unused containers are removed"
-	OverPerPod      Reason = "exceeds MaxPerPodContainer"
-	OverTotal       Reason = "exceeds MaxContainers"
+	OverPerPod      Reason = "the container has more exited instances than are kept"
+	OverTotal       Reason = "the node has more exited containers than are kept"
 	NewerSandbox    Reason = "the pod has a newer sandbox"
-	ContainerIsGone Reason = "its container is removed"
+	ContainerIsGone Reason = "its container was or would be removed"
 	DeadLink        Reason = "the target does not exist"
 	LogGoes         Reason = "the log that it links to is removed"
 )
@@ -94,15 +94,15 @@ const (
 	BackingOff      Reason = "an earlier removal failed, backing off"
 )
 
-// Decision is what happens to one object, and why.
+// Decision is the decision to remove or keep one object, with the reason.
 type Decision struct {
 	Object
 	// Remove reports whether the object is removed.
 	Remove bool `json:"remove"`
-	// Reason is why it is removed or kept.
+	// Reason is why the object is removed or kept.
 	Reason Reason `json:"reason"`
-	// Until is when a reason to keep it ends by the passing of time, zero if that is not
-	// known.
+	// Until is the time at which a reason to keep the object ends without any change. It is
+	// zero if that time is not known.
 	Until time.Time `json:"until,omitzero"`
 
 	container *Container // from the snapshot: the object itself, or the container of a link if it is known
@@ -110,11 +110,11 @@ type Decision struct {
 	unused    bool       // created and not started: removed only if its pod has terminated
 }
 
-// Plan is what is removed, what is kept, and why. It is a value without effect.
-// Containers come first, then sandboxes, logs and links, each in the order of the
+// Plan lists the objects that are removed or kept, with the reasons. It is a value without
+// effect. Containers come first, then sandboxes, logs and links, each in the order of the
 // snapshot.
 type Plan struct {
-	// At is when the plan was made.
+	// At is the time at which the plan was made.
 	At time.Time `json:"at"`
 	// NotReady reports that not every pod source has been read, so that running pods may
 	// look deleted. There are no decisions then.

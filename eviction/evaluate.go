@@ -9,39 +9,39 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// State is what [Evaluate] needs from earlier evaluations. The zero value is the state of
-// an agent that has just started. Evaluate never modifies it.
+// State is the result of earlier evaluations that [Evaluate] needs. The zero value is the
+// state of an agent that has just started. Evaluate never modifies it.
 type State struct {
 	// EvaluatedAt is the time of the last evaluation.
 	EvaluatedAt time.Time
-	// Layout is the last known layout.
+	// Layout is the last known layout of the node's filesystems.
 	Layout Layout
 	// ThresholdsMet are the thresholds that were due at the last evaluation. They stay
 	// due until their minimum reclaim is available as well.
 	ThresholdsMet []Threshold
-	// ThresholdsFirstObservedAt is when the present period began for which a threshold is
-	// met, short breaks included: see [Report].Since. ThresholdsLastMetAt is when it was
-	// last met.
+	// ThresholdsFirstObservedAt is the time since which a threshold is met. Short breaks do
+	// not end this period: see [Report].Since. ThresholdsLastMetAt is the time at which a
+	// threshold was last met.
 	ThresholdsFirstObservedAt map[Threshold]time.Time
 	ThresholdsLastMetAt       map[Threshold]time.Time
-	// NodeConditionsLastObservedAt is, for each true node condition, when one of its
-	// thresholds was last met.
+	// NodeConditionsLastObservedAt is, for each true node condition, the time at which one
+	// of its thresholds was last met.
 	NodeConditionsLastObservedAt map[corev1.NodeConditionType]time.Time
 	// LastObservations are the observations of the last evaluation. Only newer
 	// observations lead to an eviction.
 	LastObservations []Observation
-	// StatsMissingSince is since when stats that are needed to rank pods are missing. It
-	// is kept while a threshold is due.
+	// StatsMissingSince is the time since which the stats of a pod are missing, if they are
+	// needed to rank it. It is kept while a threshold is due.
 	StatsMissingSince map[types.UID]time.Time
 
-	// InFlight are the evictions in progress and what they are expected to free. The
-	// caller that carries out decisions maintains it.
+	// InFlight are the evictions in progress and the amounts that they are expected to
+	// free. The caller that carries out decisions maintains it.
 	InFlight []InFlight
-	// Reclaims is when [DeleteContainers] and [DeleteImages] last started and ended. The
-	// caller that carries out decisions maintains it.
+	// Reclaims are the times at which [DeleteContainers] and [DeleteImages] last started
+	// and ended. The caller that carries out decisions maintains it.
 	Reclaims map[ReclaimAction]Reclaim
-	// NotBefore is when a pod that could not be killed may be retried. The caller that
-	// carries out decisions maintains it.
+	// NotBefore is the time at which the failed kill of a pod may be retried. The caller
+	// that carries out decisions maintains it.
 	NotBefore map[types.UID]time.Time
 }
 
@@ -53,13 +53,15 @@ type InFlight struct {
 	// Hard reports whether the pod has the short grace period of hard thresholds and
 	// limits.
 	Hard bool `json:"hard,omitzero"`
-	// Since is when the eviction started. After Deadline it no longer counts.
+	// Since is the time at which the eviction started. After Deadline, the eviction is no
+	// longer expected to free anything.
 	Since    time.Time `json:"since"`
 	Deadline time.Time `json:"deadline"`
-	// Ended reports whether nothing of the pod runs any more: only its disk space is
-	// still to be freed.
+	// Ended reports whether all containers of the pod have ended. Then only the pod's disk
+	// space is still to be freed.
 	Ended bool `json:"ended,omitzero"`
-	// Frees is what is expected to become free, by signal. A missing signal is unknown.
+	// Frees are the amounts that are expected to become free, by signal. If a signal is
+	// missing, the amount is unknown.
 	Frees map[Signal]int64 `json:"frees,omitempty"`
 }
 
@@ -70,8 +72,8 @@ func (f *InFlight) counts(s Signal, now time.Time) bool {
 
 // Reclaim is the last node-level reclaim of one kind.
 type Reclaim struct {
-	// Began is when it started and Ended when it ended. While it runs, Ended is zero or
-	// before Began.
+	// Began and Ended are the times at which the reclaim started and ended. While it runs,
+	// Ended is zero or before Began.
 	Began, Ended time.Time
 }
 
@@ -79,20 +81,21 @@ func (r Reclaim) running() bool { return r.Ended.Before(r.Began) }
 
 // Observations are the facts for one evaluation. Evaluate does not modify them.
 type Observations struct {
-	// Node is what was measured of the node.
+	// Node has the measurements of the node.
 	Node NodeStats
 	// Pods are the active pods, with their allocated resources.
 	Pods []*corev1.Pod
 	// PodStats are the stats of the pods. If nil, they were not measured: then no pod is
-	// evicted, and [Decision.NeedPods] reports whether the stats are needed. Stats of any
-	// age count; the [Manager] leaves out those that are too old.
+	// evicted, and [Decision.NeedPods] reports whether the stats are needed. Evaluate uses
+	// stats of any age; the [Manager] omits stats that are too old.
 	PodStats map[types.UID]*PodStats
 	// CheckLimits enables the check of local storage limits.
 	CheckLimits bool
 }
 
-// layout returns the present layout if it is known, else the last known one, else
-// SingleFS, for which all parts of a pod count.
+// layout returns the present layout if it is known, else the last known layout, or SingleFS
+// if none is known. With SingleFS, a pod's writable layers, logs and volumes all count as
+// usage.
 func (s State) layout(present Layout) Layout { return cmp.Or(present, s.Layout, SingleFS) }
 
 // Evaluate decides what must be done for the facts in obs. It is a pure function: it
@@ -113,8 +116,8 @@ func Evaluate(s State, obs Observations, p Policy, now time.Time) Decision {
 	return e.d
 }
 
-// maxBreak is for how long a threshold may not be met before its grace period restarts.
-// It is the kubelet's time between two passes, in which it mostly misses shorter breaks.
+// maxBreak is how long a break may last before the grace period of a threshold restarts. It
+// is the kubelet's time between two passes; the kubelet does not notice most shorter breaks.
 const maxBreak = 10 * time.Second
 
 // evaluation is the working state of one call of Evaluate.
@@ -128,14 +131,16 @@ type evaluation struct {
 	missing map[types.UID]time.Time // candidates without stats; nil if no pods were ranked
 }
 
-// compareThresholds compares each threshold with its observation.
+// compareThresholds evaluates each threshold with its observation.
 func (e *evaluation) compareThresholds() {
 	for _, t := range thresholdsFor(e.p.Thresholds, e.s.Layout) {
-		e.d.Thresholds = append(e.d.Thresholds, e.report(t))
+		e.d.Thresholds = append(e.d.Thresholds, e.evaluate(t))
 	}
 }
 
-func (e *evaluation) report(t Threshold) Report {
+// evaluate returns the state of t. The state of a threshold without a valid observation is
+// Unknown, Implausible or Stale.
+func (e *evaluation) evaluate(t Threshold) Report {
 	r := Report{Threshold: t}
 	o, ok := find(e.obs.Node.Observations, t.Signal)
 	r.Observation = o
@@ -148,7 +153,7 @@ func (e *evaluation) report(t Threshold) Report {
 	case !o.Time.IsZero() && e.now.Sub(o.Time) > e.p.MaxObservationAge:
 		r.State = Stale
 	default:
-		return e.compareMeasured(r, since)
+		return e.completeReport(r, since)
 	}
 	// An unknown signal neither causes an action nor resets the grace period.
 	if wasMet {
@@ -164,8 +169,8 @@ func (o Observation) plausible() bool {
 		(o.Capacity == 0 || o.Available <= o.Capacity)
 }
 
-// compare sets the state of r from its threshold and observation.
-func (e *evaluation) compare(r Report) Report {
+// setState sets the state of r from its threshold and observation.
+func (e *evaluation) setState(r Report) Report {
 	t, o := r.Threshold, r.Observation
 	r.Quantity = t.Value.Of(o.Capacity)
 	r.Target = plus(r.Quantity, t.MinReclaim.Of(o.Capacity))
@@ -182,10 +187,10 @@ func (e *evaluation) compare(r Report) Report {
 
 func (e *evaluation) wasDue(t Threshold) bool { return slices.Contains(e.s.ThresholdsMet, t) }
 
-// compareMeasured completes r for a valid observation.
-func (e *evaluation) compareMeasured(r Report, since time.Time) Report {
+// completeReport sets the state and all times of r, which has a valid observation.
+func (e *evaluation) completeReport(r Report, since time.Time) Report {
 	t, o := r.Threshold, r.Observation
-	r = e.compare(r)
+	r = e.setState(r)
 	if r.State == Fine {
 		if !e.wasDue(t) {
 			r.Since = e.sinceDespiteBreak(t, since)
@@ -203,11 +208,11 @@ func (e *evaluation) compareMeasured(r Report, since time.Time) Report {
 	return r
 }
 
-// sinceDespiteBreak returns since when the soft threshold t still counts as met although
-// it is not met now; zero if it does not count. Evaluations may run every 50 ms, and an
-// available amount that fluctuates around the threshold would restart the grace period
-// all the time. Therefore a short break only extends the grace period by twice its
-// duration: a threshold that is met less than half of the time is never due.
+// sinceDespiteBreak returns the time since which the soft threshold t counts as met, although
+// it is not met now. It returns zero if t no longer counts as met. Evaluations may run every
+// 50 ms, and an available amount that fluctuates around the threshold would restart the grace
+// period all the time. Therefore a short break only extends the grace period by twice the
+// duration of the break: a threshold that is met less than half of the time is never due.
 func (e *evaluation) sinceDespiteBreak(t Threshold, since time.Time) time.Time {
 	if since.IsZero() || t.Hard() || e.now.Sub(e.s.ThresholdsLastMetAt[t]) >= maxBreak {
 		return time.Time{}
@@ -228,8 +233,8 @@ func find(all []Observation, s Signal) (Observation, bool) {
 }
 
 // conditions determines the true node conditions: those with a threshold that is met,
-// with or without its grace period, and those whose thresholds were last met within the
-// transition period. Observations of any age count. Without any observations, the
+// whether or not its grace period is over, and those whose thresholds were last met within
+// the transition period. It uses observations of any age. Without any observations, the
 // conditions do not change.
 func (e *evaluation) conditions() {
 	allUnknown := len(e.obs.Node.Observations) == 0
@@ -252,7 +257,7 @@ func (e *evaluation) conditions() {
 // possibly by an observation that is too old to act on.
 func (e *evaluation) setsCondition(r Report) bool {
 	if r.State == Stale {
-		r = e.compare(r)
+		r = e.setState(r)
 	}
 	return r.isMet()
 }
@@ -285,9 +290,9 @@ func (e *evaluation) next() {
 	}
 }
 
-// lastObservations returns the present observations, and the last ones of signals that
-// are unknown now: if an old observation is returned again later, it must still count as
-// old.
+// lastObservations returns the present observations, and the last observations of signals
+// that are unknown now: if an old observation is returned again later, it must still count
+// as old.
 func (e *evaluation) lastObservations() []Observation {
 	all := slices.Clone(e.obs.Node.Observations)
 	for _, o := range e.s.LastObservations {

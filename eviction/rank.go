@@ -18,8 +18,8 @@ type Candidate struct {
 	// Priority and QOS are the pod's priority and QoS class.
 	Priority int32
 	QOS      corev1.PodQOSClass
-	// Usage is what the pod uses of the starved resource, which is what its eviction is
-	// expected to free.
+	// Usage is the pod's usage of the starved resource. The pod's eviction is expected to
+	// free this amount.
 	Usage Usage
 	// Request is the pod's request for that resource, in the unit of Usage. Excess is
 	// Usage minus Request, negative if the pod uses less than it requests.
@@ -31,7 +31,8 @@ type Candidate struct {
 	// Missing reports whether the pod's usage is unknown but should be known, and Overdue
 	// whether it has been unknown for longer than [Policy.StatsGrace].
 	Missing, Overdue bool
-	// Kept is the reason why the pod must not be evicted; empty if it may be.
+	// Kept is the reason why the pod must not be evicted. It is empty if the pod may be
+	// evicted.
 	Kept string
 }
 
@@ -51,7 +52,7 @@ const (
 	// [Policy.StatsGrace].
 	KeptUnmeasured = "has no stats yet"
 	// KeptUseless: evicting the pod would free nothing of the starved resource.
-	KeptUseless = "frees nothing"
+	KeptUseless = "would free nothing"
 )
 
 // KubeletRank is the kubelet's order: pods that use more than they request first, then by
@@ -93,8 +94,8 @@ func trueFirst(a, b bool) int {
 	}
 }
 
-// missingPlace orders pods without stats: after all others during StatsGrace, and before
-// them after that.
+// missingPlace orders pods without stats: after all other pods during StatsGrace, and before
+// all other pods after StatsGrace.
 func (c *Candidate) missingPlace() int {
 	switch {
 	case c.Overdue:
@@ -107,10 +108,10 @@ func (c *Candidate) missingPlace() int {
 }
 
 // Rank returns all pods of obs in the order in which they are evicted for the signal,
-// including those that must not be evicted. Preferred pods are first, then those whose
-// stats are overdue. [Policy.Rank] orders the rest, then the later start time, then the
-// UID, so that the order of the input never matters. Pods that could not be killed come
-// after all others, the most recently tried one last.
+// including pods that must not be evicted. Preferred pods are first, then pods whose stats
+// are overdue. [Policy.Rank] orders the other pods, then the later start time, then the UID,
+// so that the order of the input never matters. Pods that could not be killed come after all
+// others, the most recently tried pod last.
 func Rank(signal Signal, s State, obs Observations, p Policy, now time.Time) []Candidate {
 	p = p.withDefaults()
 	m := signal.measure(s.layout(obs.Node.Layout))
@@ -140,7 +141,8 @@ func Rank(signal Signal, s State, obs Observations, p Policy, now time.Time) []C
 	return all
 }
 
-// keptReason returns why the pod must not be evicted, empty if it may be.
+// keptReason returns why the pod must not be evicted. It returns an empty string if the pod
+// may be evicted.
 func keptReason(c *Candidate, s *State, p *Policy, now time.Time) string {
 	switch {
 	case podspec.IsCritical(c.Pod):
@@ -162,7 +164,7 @@ func keptReason(c *Candidate, s *State, p *Policy, now time.Time) string {
 	}
 }
 
-// started returns the pod's start time, or its creation time if it has none.
+// started returns the pod's start time, or its creation time if the start time is not set.
 func started(pod *corev1.Pod) time.Time {
 	if pod.Status.StartTime != nil {
 		return pod.Status.StartTime.Time
@@ -207,8 +209,8 @@ func request(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	return all.Value()
 }
 
-// usage returns what the pod uses of the signal. ok is false if nothing of a pod counts
-// towards the signal.
+// usage returns the pod's usage of the resource of the signal. ok is false if nothing of a
+// pod counts towards the signal.
 func (m measure) usage(pod *corev1.Pod, stats *PodStats) (u Usage, ok bool) {
 	switch {
 	case m.signal.isDisk() && m.parts == parts{}:
@@ -224,8 +226,8 @@ func (m measure) usage(pod *corev1.Pod, stats *PodStats) (u Usage, ok bool) {
 	}
 }
 
-// memory returns the pod's working set, or the sum of its containers' if only those are
-// known.
+// memory returns the pod's working set, or the sum of its containers' working sets if only
+// these are known.
 func memory(stats *PodStats) Usage {
 	if stats.Memory.Known() {
 		return stats.Memory
@@ -264,7 +266,7 @@ func (m measure) disk(pod *corev1.Pod, stats *PodStats) (sum Usage) {
 	return sum
 }
 
-// plus adds v to u; an unknown value counts as zero. The time of the sum is that of its
+// plus adds v to u; an unknown value counts as zero. The time of the sum is the time of its
 // oldest part.
 func (u Usage) plus(v Usage) Usage {
 	if !v.Known() {

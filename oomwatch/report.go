@@ -21,8 +21,7 @@ import (
 const (
 	// SystemOOM is the reason of the kubelet's event about the node.
 	SystemOOM = "SystemOOM"
-	// OOMKilled is the reason of the event about the pod, which the kubelet does not
-	// have.
+	// OOMKilled is the reason of the event about the pod. The kubelet has no such event.
 	OOMKilled = "OOMKilled"
 )
 
@@ -37,18 +36,18 @@ type ReporterConfig struct {
 	Events EventRecorder
 	// Node is the object of SystemOOM events, the node or a reference to it. Required.
 	Node runtime.Object
-	// Pod returns a pod and the name of a container for the UID and container ID from the
-	// cgroup's path; either may be empty. A container that exhausts its memory at once is
-	// dead before much was known of it: a handler that reads from a cache should wait for
-	// a list made after Kill.Time before it calls Report. If nil, no events about pods
-	// are recorded.
+	// Pod returns the pod and the container's name. The UID and the container ID are from
+	// the cgroup's path; one of them may be empty. A container may be killed before the
+	// caller's cache contains it. If Pod reads from a cache, call Report only after the
+	// cache contains a list made after Kill.Time. If Pod is nil, no events about pods are
+	// recorded.
 	Pod func(uid types.UID, containerID string) (pod *corev1.Pod, container string, ok bool)
-	// Burst is how many events a pod may have at once. After that it may have one more
-	// event per Every. Defaults 5 and 1 min.
+	// Burst is the number of events that a pod may have at once. After Burst events, the
+	// pod may have one more event per Every. The defaults are 5 and 1 min.
 	Burst int
 	Every time.Duration
-	// Suppressed is called for each kill without an event because of this limit.
-	// Optional.
+	// Suppressed is called for each kill about which no event was recorded because of
+	// Burst. Optional.
 	Suppressed func(Kill)
 	// Clock is the time source. Default the system clock.
 	Clock clock.PassiveClock
@@ -77,8 +76,10 @@ func (c ReporterConfig) Validate() error {
 type Reporter struct {
 	cfg ReporterConfig
 
-	mu   sync.Mutex
-	used map[types.UID][]time.Time // when each recent event of a pod stops counting, in order
+	mu sync.Mutex
+	// used has the times at which the recent events of each pod no longer count against
+	// Burst, earliest first.
+	used map[types.UID][]time.Time
 }
 
 // NewReporter returns a Reporter. The error reports every problem with cfg.
@@ -97,9 +98,9 @@ func NewReporter(cfg ReporterConfig) (*Reporter, error) {
 	return &Reporter{cfg: cfg, used: map[types.UID][]time.Time{}}, nil
 }
 
-// Report records the events about a kill: SystemOOM about the node, with the kubelet's
-// text, if the machine was out of memory, and OOMKilled about the pod if the kill hit
-// one. It can be used as [Config.Handler].
+// Report records the events about a kill. If the machine was out of memory, it records
+// SystemOOM about the node, with the kubelet's text. If the kill affected a known pod, it
+// records OOMKilled about the pod. Report can be used as [Config.Handler].
 func (r *Reporter) Report(_ context.Context, kill Kill) {
 	if isSystem(kill) {
 		r.cfg.Events.Eventf(r.cfg.Node, corev1.EventTypeWarning, SystemOOM, "%s", systemMessage(kill))
@@ -139,9 +140,9 @@ func podMessage(kill Kill, container string) string {
 	return fmt.Sprintf("%s, %s: %s, pid: %d", whose, killed, printable(kill.Process), kill.PID)
 }
 
-// limitText returns which limit was reached, if that is known. The limit of a container
-// may be that of a cgroup above the one of its processes: some runtimes create one
-// inside.
+// limitText returns a text that names the memory limit that was reached, if it is known.
+// The limit of a container may be set on a parent of the cgroup of its processes, because
+// some runtimes create a cgroup inside the container's cgroup.
 func limitText(kill Kill, container string) string {
 	pod, id := ParseCgroup(kill.LimitCgroup)
 	switch {
@@ -156,12 +157,12 @@ func limitText(kill Kill, container string) string {
 	case pod != "" || id != "":
 		return "The pod reached its memory limit"
 	default:
-		return "The node's pods reached their memory limit"
+		return "The node's pods together reached their common memory limit"
 	}
 }
 
-// isSystem reports whether the machine was out of memory, also if the victim's whole
-// cgroup was killed.
+// isSystem reports whether the machine was out of memory. For a kill of a whole cgroup,
+// only LimitCgroup shows this.
 func isSystem(kill Kill) bool { return kill.Kind == System || kill.LimitCgroup == "/" }
 
 // printable returns the name of a process, which may contain any bytes, as printable
@@ -175,8 +176,9 @@ func printable(name string) string {
 	}, name)
 }
 
-// allow reports whether the pod may have another event, and counts it. Each event stops
-// counting Every after the previous one did.
+// allow reports whether the pod may have another event, and counts that event. An event no
+// longer counts against Burst after the time Every. This time is measured from when the
+// previous event no longer counts, or from now if no event counts.
 func (r *Reporter) allow(uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -98,7 +98,7 @@ func TestReporter_Events(t *testing.T) {
 		},
 		"all pods together": {
 			oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1, Victim: exe, PodUID: "a", ContainerID: "c", LimitCgroup: "/kubepods", VictimCgroup: container},
-			[]string{"pod-a: Warning OOMKilled The node's pods reached their memory limit, killed process: exe, pid: 7"},
+			[]string{"pod-a: Warning OOMKilled The node's pods together reached their common memory limit, killed process: exe, pid: 7"},
 		},
 		"the machine, and a container that is killed as a whole": {
 			oomwatch.Kill{Kind: oomwatch.Group, Kills: 3, Victim: exe, PodUID: "a", ContainerID: "c", LimitCgroup: "/", VictimCgroup: container},

@@ -24,15 +24,15 @@ var ErrRunning = errors.New("oomwatch: already running")
 type Source interface {
 	// Name returns the name of the source in [Watcher.Sources].
 	Name() string
-	// Watch emits what it sees. It returns nil when ctx is done, and an error when it
-	// cannot continue. It is then called again after a pause and continues where it
-	// stopped; the first call starts at from, if the source supports that. When the
-	// source is ready, it emits an empty Sighting. Emit must not be called concurrently;
-	// it never blocks.
+	// Watch calls emit for each kill that it observes. It returns nil when ctx is done,
+	// and an error when it cannot continue. After an error, the Watcher calls Watch again
+	// after a pause, and Watch continues where it stopped. The first call starts at the
+	// position from if the source can be resumed. When the source is ready, it emits an
+	// empty Sighting. Emit must not be called concurrently; it never blocks.
 	Watch(ctx context.Context, from Position, emit func(Sighting)) error
-	// Position returns how far the source's log has been read, without kills that it has
-	// not emitted yet. It is zero for a source that cannot be resumed; at most one source
-	// can.
+	// Position returns the position in the source's log up to which all kills were
+	// emitted. It is zero if the source cannot be resumed. At most one source of a Watcher
+	// may be resumable.
 	Position() Position
 }
 
@@ -51,9 +51,9 @@ type Config struct {
 	// Attribute returns the pod and the container of a cgroup, empty if it belongs to
 	// none. It must not block or call the Watcher. Default [ParseCgroup].
 	Attribute func(cgroup string) (types.UID, string)
-	// Window is how long a counter that rose waits for the log to report the kill, and
-	// vice versa. Default 3 s, somewhat more than the period of [Counters]. A kill whose
-	// line in the log is complete does not wait.
+	// Window is how long the Watcher holds a kill that only a counter has reported, until
+	// the log reports it too, and vice versa. Default 3 s, somewhat more than the period of
+	// [Counters]. A kill whose line in the log is complete is reported at once.
 	Window time.Duration
 	// QueueSize is how many kills can wait for a slow handler. Default 1,024. Further
 	// kills are dropped, and counted in [Lost] of the next kill.
@@ -74,7 +74,7 @@ type Observer struct {
 	LostRecords func(n uint64)
 	// DroppedKill is called for a kill that was dropped because the queue was full.
 	DroppedKill func(Kill)
-	// SourceFailed is called when a source fails. It is retried.
+	// SourceFailed is called when a source fails. The Watcher then retries the source.
 	SourceFailed func(name string, err error)
 }
 
@@ -141,7 +141,7 @@ type Watcher struct {
 	merger  merger
 	lost    Lost   // since the last kill that was queued
 	queue   []Kill // reported and not handled yet
-	handled uint64 // the last record of the kills in the log that were handled
+	handled uint64 // sequence number of the last record of the handled kills
 	sources []SourceStatus
 }
 
@@ -170,9 +170,9 @@ func New(cfg Config) (*Watcher, error) {
 	return w, nil
 }
 
-// Run watches until ctx is done and returns nil. Kills that were seen by then and not
-// handled are reported again by a Run that resumes at [Watcher.Position]. While another
-// Run is active, it returns [ErrRunning].
+// Run watches until ctx is done and returns nil. While another Run is active, it returns
+// [ErrRunning]. A Watcher whose Config.Resume is this Watcher's [Watcher.Position] reports
+// the kills again that were observed but not handled.
 func (w *Watcher) Run(ctx context.Context) error {
 	if !w.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -205,7 +205,7 @@ func (w *Watcher) Next(ctx context.Context) (Kill, error) {
 	}
 }
 
-// Position returns how far the kernel's log has been read and all its kills handled, or
+// Position returns the position in the kernel's log up to which all kills were handled, or
 // returned by Next. Save it for [Config.Resume]. The zero value means that nothing has
 // been read.
 func (w *Watcher) Position() Position {
@@ -244,13 +244,13 @@ func (w *Watcher) watch(ctx context.Context, i int, source Source) {
 		began := w.cfg.Clock.Now()
 		err := source.Watch(ctx, w.cfg.Resume, func(s Sighting) { w.emit(i, s) })
 		if ctx.Err() != nil {
-			w.setSource(i, nil)
+			w.setNotWatching(i, nil)
 			return
 		}
 		if err == nil {
 			err = errStopped
 		}
-		w.setSource(i, err)
+		w.setNotWatching(i, err)
 		if w.cfg.Clock.Since(began) > retryMax {
 			pause = retryMin // it worked for some time
 		}
@@ -268,8 +268,8 @@ func (w *Watcher) watch(ctx context.Context, i int, source Source) {
 
 var errStopped = errors.New("source stopped without an error")
 
-// setSource records that a source is not watching any more.
-func (w *Watcher) setSource(i int, err error) {
+// setNotWatching records that a source is not watching any more.
+func (w *Watcher) setNotWatching(i int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sources[i].Watching, w.sources[i].Err = false, err
@@ -325,7 +325,7 @@ func (w *Watcher) enqueue(kills []Kill) {
 	for _, kill := range kills {
 		kill.PodUID, kill.ContainerID = w.attribute(&kill)
 		kill.Lost = w.lost
-		if len(w.queue) > w.cfg.QueueSize { // the first one is being handled
+		if len(w.queue) > w.cfg.QueueSize { // the first kill may be with the handler, and does not count
 			w.lost.Kills++
 			w.cfg.Observer.DroppedKill(kill)
 			continue

@@ -20,8 +20,9 @@ type Change struct {
 	Source string
 	// Ops are the operations that lead from the pods of the previous Change to Pods.
 	Ops []Op
-	// Pods are all pods that should run, ordered by source and then as in the source. Both
-	// the pods and the slice are shared and must not be modified.
+	// Pods are all pods that should run, in the order of the sources in the config, then in
+	// the order in which the source passed them. Both the pods and the slice are shared and
+	// must not be modified.
 	Pods []*corev1.Pod
 	// Unanswered are the sources that have not called Set yet, in the order of the config.
 	// Pods of these sources that run on the node are not in Pods and must keep running,
@@ -33,13 +34,12 @@ type Change struct {
 type MergeConfig struct {
 	// Sources are the names of the sources, such as [podspec.SourceFile]. Pods of every
 	// source except [podspec.SourceAPI] are static. If several sources define a pod that
-	// was not in the previous set, the first of these sources in this list gets it.
-	// Required.
+	// was not in the previous set, the pod of the first of these sources in this list is
+	// used. Required.
 	Sources []string
-	// Handler is called for the first Set of each source, with or without pods, and
-	// for each set of pods that differs from the previous one. It runs in the
-	// goroutine of the source, one call at a time, and the sources wait for it. It
-	// must not call Set. Required.
+	// Handler is called for the first Set of each source, with or without pods, and for
+	// each later Set that changes the merged pods. It runs in the goroutine that called
+	// Set; other calls of Set wait until it has returned. It must not call Set. Required.
 	Handler func(ctx context.Context, change Change)
 	// Logger receives a line for each operation, and for each conflict when it appears and
 	// when it is resolved. Default: discard.
@@ -48,8 +48,8 @@ type MergeConfig struct {
 	Observer MergeObserver
 }
 
-// MergeObserver holds optional callbacks. They run synchronously inside Set, before
-// the Handler, must not block and must not call Set.
+// MergeObserver holds optional callbacks. They run synchronously inside Set, before the
+// Handler. They must not block or call Set.
 type MergeObserver struct {
 	// ConflictsChanged is called when conflicts appear or are resolved, with each new and
 	// each resolved conflict once.
@@ -83,19 +83,19 @@ func (c MergeConfig) Validate() error {
 // Merge copies the pod once: as long as the source passes the same object, Merge delivers
 // the same copy.
 //
-// If two sources define pods with the same UID or the same name, the source that defined
-// its pod first keeps it for as long as it defines it, and the pod of the other source is a
-// [Conflict]. When the first source no longer defines the pod, the pod of the other source
+// If two sources define pods with the same UID or the same name, the pod of the source that
+// defined it first is used while that source defines it, and the pod of the other source is
+// a [Conflict]. When the first source no longer defines the pod, the pod of the other source
 // replaces it: as an update if both have the same UID, otherwise as a removal and an
-// addition. After a restart of the process, the first source that calls Set gets the pod. A
-// mirror pod and its static pod do not conflict.
+// addition. After a restart of the process, the pod of the first source that calls Set is
+// used. A mirror pod and its static pod do not conflict.
 type Merge struct {
 	cfg MergeConfig
 
 	// step serialises changes, is held during callbacks, and guards owners and copies.
 	step   sync.Mutex
 	owners map[podKey]string                      // the source of the pod that has the key
-	copies map[string]map[*corev1.Pod]*corev1.Pod // by source: its pods without its annotation, and their copies
+	copies map[string]map[*corev1.Pod]*corev1.Pod // by source: the pods without the source's annotation, and their annotated copies
 
 	mu        sync.Mutex // guards the fields below, and is never held during callbacks
 	defined   map[string][]*corev1.Pod
@@ -156,7 +156,7 @@ func (m *Merge) Set(ctx context.Context, source string, pods []*corev1.Pod) erro
 	change := Change{Source: source, Ops: Diff(before, merged.pods), Pods: slices.Clip(merged.pods), Unanswered: m.Unanswered()}
 	m.reportConflicts(ctx, known, merged.conflicts)
 	for _, op := range change.Ops {
-		m.cfg.Logger.InfoContext(ctx, "pod operation", "op", op.Type.String(),
+		m.cfg.Logger.InfoContext(ctx, "a source changed its pods", "op", op.Type.String(),
 			"pod", nameOf(op.Pod).String(), "podUID", string(op.Pod.UID), "source", source)
 	}
 	if !answered || len(change.Ops) > 0 {
@@ -186,7 +186,7 @@ func (m *Merge) Conflicts() []Conflict {
 	return slices.Clone(m.conflicts)
 }
 
-// annotate returns the pods with the name of their source as an annotation, without nil
+// annotate returns the pods with the name of their source as an annotation. It omits nil
 // pods.
 func (m *Merge) annotate(source string, pods []*corev1.Pod) []*corev1.Pod {
 	before, now := m.copies[source], make(map[*corev1.Pod]*corev1.Pod)

@@ -80,7 +80,7 @@ func (m *Manager) emit(r *run, e event) {
 		return
 	}
 	if e.limit > 0 {
-		message += fmt.Sprintf(" (%d/%d)", e.run, e.limit)
+		message += fmt.Sprintf(" (failure %d of %d)", e.run, e.limit)
 	}
 	m.cfg.Events.Eventf(podspec.ContainerReference(r.pod, r.container.Name), corev1.EventTypeWarning, reason, "%s", message)
 }

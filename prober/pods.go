@@ -230,7 +230,7 @@ func (m *Manager) updateContainer(known *pod, container string, t *Target, now t
 		if p.exited {
 			p.interrupt()
 		}
-		if p.first && p.eligible.IsZero() { // it has started to run
+		if p.isFirstRun && p.eligible.IsZero() { // it has started to run
 			p.eligible = m.firstRun(p, t, now)
 			p.due = p.eligible
 			if p.run == nil {
@@ -248,7 +248,7 @@ func (m *Manager) updateContainer(known *pod, container string, t *Target, now t
 func (m *Manager) adopt(p *probe, t *Target) {
 	p.interrupt()
 	p.command = nil
-	p.id, p.exited, p.first, p.eligible, p.scheduledFor = t.ID, false, true, time.Time{}, time.Time{}
+	p.id, p.exited, p.isFirstRun, p.eligible, p.scheduledFor = t.ID, false, true, time.Time{}, time.Time{}
 	p.count = count{result: initialResult(p.kind)}
 	switch {
 	case !m.predates(t):

@@ -198,7 +198,7 @@ func TestEvents_Failures(t *testing.T) {
 		return s.events
 	}
 	require.Empty(t, run(2, output(0)))
-	require.Equal(t, []string{about + "failed: code 1 (1/3)", about + "failed: code 1"}, run(5, output(1)))
+	require.Equal(t, []string{about + "failed: code 1 (failure 1 of 3)", about + "failed: code 1"}, run(5, output(1)))
 	require.Empty(t, run(1, output(0)))
 	require.Empty(t, run(2, output(1)), "occasional failures cause no event within EventPeriod")
 	require.Equal(t, []string{about + "failed: code 1"}, run(3, output(1))[:1])
@@ -232,7 +232,7 @@ func TestEvents_Sidecars(t *testing.T) {
 	s.AddPod(pod)
 	s.exits(1)
 	s.step(prober.Liveness)
-	require.Equal(t, []string{"Warning Unhealthy spec.initContainers{app}: Liveness probe failed:  (1/3)"}, s.events)
+	require.Equal(t, []string{"Warning Unhealthy spec.initContainers{app}: Liveness probe failed:  (failure 1 of 3)"}, s.events)
 }
 
 func TestExec_CommandsAreExpanded(t *testing.T) {

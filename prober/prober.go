@@ -23,9 +23,10 @@ var (
 	ErrNoProbe = errors.New("no such probe")
 	// ErrInFlight means that a run of the probe is in progress.
 	ErrInFlight = errors.New("a run of the probe is in progress")
-	// ErrNotNow means that the probe cannot be run now: the container is not running, is
-	// in its initial delay or has not started, or the probe has its final result.
-	ErrNotNow = errors.New("nothing to probe now")
+	// ErrNotNow means that the probe cannot be run now: the container is not running, the
+	// initial delay is not over, the startup probe has not succeeded, or the probe has its
+	// final result.
+	ErrNotNow = errors.New("the probe cannot be run now")
 	// ErrCommandNotFound means that a command does not exist in a container. A [Runner]
 	// returns an error that wraps it.
 	ErrCommandNotFound = errors.New("command not found")
@@ -54,8 +55,8 @@ type pod struct {
 	probes []*probe
 	// stopping means that the pod is terminating: only readiness is still probed.
 	stopping bool
-	// refreshes counts the calls of Refresh. A run repeats its Lookup if it has changed
-	// in the meantime, so that an older state never replaces a newer one.
+	// refreshes counts the calls of Refresh. A run repeats its Lookup if refreshes has
+	// changed in the meantime, so that an older state never replaces a newer one.
 	refreshes uint64
 }
 
@@ -67,17 +68,17 @@ type probe struct {
 	opts      Options
 	removed   bool
 
-	// The state of the current container, which has this ID.
-	id      string
-	count   count
-	exited  bool
-	first   bool // no run on it has been counted
-	history []Record
+	// The state for the current container. id is the container's CRI ID.
+	id         string
+	count      count
+	exited     bool
+	isFirstRun bool // no run for the current container has been counted
+	history    []Record
 
 	// due is when the next run is due. eligible is when the initial delay is over; it is
 	// zero before the container runs. After Trigger, scheduledFor is the previous due.
 	due, eligible, scheduledFor time.Time
-	place                       int // in the schedule
+	scheduleIndex               int // in the schedule
 
 	// run is the run that is in progress or waits for a slot. command is an earlier run
 	// whose command has not ended.
@@ -172,8 +173,8 @@ func (m *Manager) requeue(p *probe) {
 }
 
 // Probe runs the probe once, now, counts the outcome and returns it. It is for callers with
-// their own schedule. A command that is still running after its timeout has a goroutine
-// until it ends, ExecGrace is over or ctx is done. The error is [ErrNoProbe],
+// their own schedule. A command that is still running after its timeout uses a goroutine
+// until the command ends, ExecGrace is over or ctx is done. The error is [ErrNoProbe],
 // [ErrInFlight] or [ErrNotNow] if the probe was not run, or the cause of ctx if ctx
 // cancelled the run. If the probe was run and ended in an error, Probe returns a nil
 // error, and Run.Err contains the cause.

@@ -175,8 +175,8 @@ func (m *Manager) finish(ctx context.Context, p *probe, r *run, f finding, resul
 // further missed runs are skipped.
 func (m *Manager) next(p *probe, r *run, now time.Time, o Outcome) time.Time {
 	interval := r.timing.interval(p.kind, p.count, o <= Warned)
-	if p.first {
-		p.first = false
+	if p.isFirstRun {
+		p.isFirstRun = false
 		interval -= spread(m.seed, r.key, min(interval/10, skew))
 	}
 	return later(p.due.Add(interval), now)

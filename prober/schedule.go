@@ -78,7 +78,7 @@ type schedule struct{ priority.Queue[probe] }
 func newSchedule() schedule {
 	return schedule{priority.Queue[probe]{
 		Before: func(a, b *probe) bool { return a.due.Before(b.due) },
-		Place:  func(p *probe) *int { return &p.place },
+		Place:  func(p *probe) *int { return &p.scheduleIndex },
 	}}
 }
 

@@ -25,8 +25,9 @@ const (
 	PriorityUrgent
 )
 
-// normalExtraWait is how much longer a pod of normal priority may wait than one whose readiness
-// has changed. It is a time and not a strict order, so that a pod cannot wait for ever.
+// normalExtraWait is how much longer a pod of normal priority may wait than a pod whose
+// readiness has changed. Because it is a time and not a strict order, pods whose readiness has
+// changed cannot delay others for ever.
 const normalExtraWait = 5 * time.Second
 
 func priorityOf(c *Change) Priority {
@@ -46,22 +47,23 @@ func isReady(s *corev1.PodStatus) bool {
 
 // record is the state of a pod in the queue.
 type record struct {
-	change    Change // the newest
+	change    Change // the newest change
 	requested uint64 // the newest request to publish the pod
 	sent      uint64 // the newest request that a publication has served
 	version   uint64 // the version that the sink has
 	gone      bool   // the pod does not exist in the sink
 
-	since    time.Time // time of the first open request
-	priority Priority  // highest priority of the open requests
+	since    time.Time // time of the first request that is not served yet
+	priority Priority  // highest priority of the requests that are not served yet
 
 	inFlight  bool      // a publication is in progress
-	dropped   bool      // forget the pod after the publication
-	failures  int       // in a row
+	dropped   bool      // the pod was removed during a publication; it is forgotten afterwards
+	failures  int       // number of failed publications in a row
 	notBefore time.Time // when the pod may be published again
 }
 
-// job is a publication in progress: a copy of the record from when it began.
+// job is a publication in progress. It has a copy of the record from its beginning; live is the
+// record itself.
 type job struct {
 	record
 	live *record
@@ -72,7 +74,7 @@ func (j *job) uid() types.UID { return j.change.Pod.UID }
 // outcome is the result of a publication.
 type outcome struct {
 	sent, gone bool
-	failures   int // in a row, with this one
+	failures   int // number of failed publications in a row, including this one
 	notBefore  time.Time
 }
 
@@ -83,7 +85,7 @@ type queue struct {
 	mu        sync.Mutex
 	requested uint64 // counts the requests of all pods
 	pods      map[types.UID]*record
-	waiting   map[types.UID]*record // those with an open request that no publication in progress serves
+	waiting   map[types.UID]*record // pods with a request that is neither served nor being served
 	changed   chan struct{}         // closed and replaced at every change of the queue
 }
 
@@ -91,8 +93,8 @@ func newQueue(observe func(int)) *queue {
 	return &queue{observe: observe, pods: map[types.UID]*record{}, waiting: map[types.UID]*record{}, changed: make(chan struct{})}
 }
 
-// add replaces the change of a pod with a newer one, and requests its publication unless the
-// pod is gone.
+// add replaces the change of a pod with a newer change, and requests its publication unless
+// the pod does not exist in the sink.
 func (q *queue) add(c Change, now time.Time) {
 	q.mu.Lock()
 	defer q.unlock(len(q.waiting))
@@ -107,7 +109,8 @@ func (q *queue) add(c Change, now time.Time) {
 	}
 }
 
-// requestAgain requests another publication of a pod, even if the pod is gone.
+// requestAgain requests another publication of a pod, even if the pod does not exist in the
+// sink.
 func (q *queue) requestAgain(uid types.UID, e *entry, now time.Time) {
 	q.mu.Lock()
 	defer q.unlock(len(q.waiting))
@@ -115,13 +118,13 @@ func (q *queue) requestAgain(uid types.UID, e *entry, now time.Time) {
 		r.gone = false
 		r.updatePod(e)
 		change := r.change
-		change.Old = change.New // the change of readiness is published already
+		change.Old = change.New // do not raise the priority again for a change of readiness
 		q.request(r, priorityOf(&change), now)
 	}
 }
 
-// requestAll requests another publication of every pod that the sink has and that has no
-// open request.
+// requestAll requests another publication of every pod that exists in the sink and whose
+// requests are all served.
 func (q *queue) requestAll(entries map[types.UID]*entry, now time.Time) {
 	q.mu.Lock()
 	defer q.unlock(len(q.waiting))
@@ -133,8 +136,8 @@ func (q *queue) requestAll(entries map[types.UID]*entry, now time.Time) {
 	}
 }
 
-// updatePod replaces the pod of r with that of e. The Manager replaces it without a Change
-// if the status is equal.
+// updatePod copies the newest pod object from e to r. The Manager adds no Change if the pod
+// object changes and its status does not.
 func (r *record) updatePod(e *entry) {
 	if e != nil && e.version == r.change.Version {
 		r.change.Pod = e.pod
@@ -145,7 +148,7 @@ func (r *record) updatePod(e *entry) {
 func (q *queue) request(r *record, priority Priority, now time.Time) {
 	q.requested++
 	r.requested = q.requested
-	if r.failures == 0 { // a pod that waits without a failure waits because of ErrHeld
+	if r.failures == 0 { // without failures, only ErrHeld delays the pod, and a new request ends that delay
 		r.notBefore = time.Time{}
 	}
 	if q.waiting[r.change.Pod.UID] == nil {
@@ -166,7 +169,7 @@ func (r *record) before(other *record) bool {
 	return r.change.Pod.UID < other.change.Pod.UID
 }
 
-// deadline is the sort key of the pods that are not urgent.
+// deadline returns the time by which pods of the same urgency are sorted.
 func (r *record) deadline() time.Time {
 	if r.priority == PriorityNormal {
 		return r.since.Add(normalExtraWait)
@@ -209,29 +212,29 @@ func (q *queue) finish(j *job, o outcome) (forget bool) {
 	q.mu.Lock()
 	defer q.unlock(len(q.waiting))
 	r := j.live
-	if r.dropped { // it stays in flight until finishForgotten
+	if r.dropped { // the pod stays in flight until finishForgotten is called
 		return true
 	}
-	requested := r.requested > j.requested
+	requestedAgain := r.requested > j.requested
 	r.inFlight, r.failures, r.notBefore = false, o.failures, o.notBefore
 	switch {
 	case o.sent:
 		r.sent, r.version = j.requested, j.change.Version
 	case o.gone:
-		r.sent, r.version, r.gone = j.requested, 0, !requested
+		r.sent, r.version, r.gone = j.requested, 0, !requestedAgain
 	default:
-		if requested && o.failures == 0 {
+		if requestedAgain && o.failures == 0 {
 			r.notBefore = time.Time{}
 		}
-		// What was not sent keeps its waiting time and priority.
+		// A pod whose status was not sent keeps its waiting time and priority.
 		r.since, r.priority = j.since, max(r.priority, j.priority)
 		q.waiting[j.uid()] = r
 	}
 	return false
 }
 
-// finishForgotten ends the publication of a pod that the sink has forgotten. A status that
-// was reported in the meantime stays queued.
+// finishForgotten ends the publication of a pod that the sink has forgotten. A change that
+// was added in the meantime stays queued.
 func (q *queue) finishForgotten(j *job) {
 	q.mu.Lock()
 	defer q.unlock(len(q.waiting))
@@ -242,7 +245,8 @@ func (q *queue) finishForgotten(j *job) {
 	r.inFlight, r.failures, r.notBefore, r.version = false, 0, time.Time{}, 0
 }
 
-// remove removes a pod. It returns false if that must wait for a publication in progress.
+// remove removes a pod. It returns false if a publication of the pod is in progress; the pod
+// is then removed when the publication ends.
 func (q *queue) remove(uid types.UID) bool {
 	q.mu.Lock()
 	defer q.unlock(len(q.waiting))

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// ReasonRestartAllContainersStarted means that a rule of a container restarts the
-	// whole pod and that the old containers are being removed (KEP-5532).
+	// ReasonRestartAllContainersStarted means that a restart rule of a container restarts
+	// all containers of the pod, and that the old containers are being removed (KEP-5532).
 	ReasonRestartAllContainersStarted = "RestartAllContainersStarted"
 
 	restartAllTriggered = "container exited with restart policy rule"
@@ -25,16 +25,18 @@ func AllContainersRestarting(in Input, phase corev1.PodPhase) corev1.PodConditio
 	switch {
 	case podspec.IsTerminal(phase):
 		cond.Reason = endedReason(phase)
-	case restartingAll(&in) && anyLeft(&in):
+	case restartingAll(&in) && hasContainers(&in):
 		cond.Status, cond.Reason, cond.Message = corev1.ConditionTrue, ReasonRestartAllContainersStarted, restartAllTriggered
 	}
 	return cond
 }
 
-// restartingAll reports whether the pod's containers are being removed to restart all of
-// them. A container has terminated and matches such a rule, or that container is removed
-// already and old containers remain. If there are only new containers, the restart is
-// complete: the agent was restarted after it had started them.
+// restartingAll reports whether the pod's containers are being removed so that all of them
+// restart. This begins when a container terminates and matches a rule with the action
+// RestartAllContainers. After that container is removed, the condition in the previous
+// status shows that a restart is in progress. If the runtime has only containers that are
+// not in the previous status, the restart is complete: an earlier agent started them and
+// stopped before it updated the status.
 func restartingAll(in *Input) bool {
 	if in.Runtime == nil || !mayRestartAll(&in.Pod.Spec) {
 		return false
@@ -42,27 +44,27 @@ func restartingAll(in *Input) bool {
 	old := in.previous()
 	anyOld, anyNew := false, false
 	for c := range podspec.Containers(&in.Pod.Spec) {
-		seen := in.Runtime.Container(c.Name)
-		if seen == nil {
+		current := in.Runtime.Container(c.Name)
+		if current == nil {
 			continue
 		}
-		st := find(old.ContainerStatuses, c.Name)
-		if st == nil {
-			st = find(old.InitContainerStatuses, c.Name)
+		previous := find(old.ContainerStatuses, c.Name)
+		if previous == nil {
+			previous = find(old.InitContainerStatuses, c.Name)
 		}
-		ended := seen.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && !podcache.BrokenOff(seen)
-		if ended && (podspec.RestartsAll(c, seen.GetExitCode()) ||
-			st != nil && st.State.Terminated != nil && podspec.RestartsAll(c, st.State.Terminated.ExitCode)) {
+		ended := current.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && !podcache.BrokenOff(current)
+		if ended && (podspec.RestartsAll(c, current.GetExitCode()) ||
+			previous != nil && previous.State.Terminated != nil && podspec.RestartsAll(c, previous.State.Terminated.ExitCode)) {
 			return true
 		}
-		isOld := st != nil && st.ContainerID == containerID(in.RuntimeName, seen.GetId())
+		isOld := previous != nil && previous.ContainerID == containerID(in.RuntimeName, current.GetId())
 		anyOld, anyNew = anyOld || isOld, anyNew || !isOld
 	}
 	was := Condition(old.Conditions, corev1.AllContainersRestarting)
 	return was != nil && was.Status == corev1.ConditionTrue && (anyOld || !anyNew)
 }
 
-func anyLeft(in *Input) bool {
+func hasContainers(in *Input) bool {
 	for c := range podspec.Containers(&in.Pod.Spec) {
 		if in.Runtime.Container(c.Name) != nil {
 			return true
@@ -71,8 +73,9 @@ func anyLeft(in *Input) bool {
 	return false
 }
 
-// removedForRestart returns the status of a container that was removed to restart all. If it
-// was terminated before, the other fields of its status are kept.
+// removedForRestart returns the status of a container that was removed because all
+// containers of the pod restart. If the container had terminated before, all fields except
+// RestartCount, State and LastTerminationState are copied from the previous status.
 func removedForRestart(c *corev1.Container, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image}
 	if old.State.Terminated != nil {

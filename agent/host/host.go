@@ -14,19 +14,20 @@ import (
 	"github.com/kubeparts/kubeparts/oomwatch"
 )
 
-// Host is the machine of an agent. Each field is a capability; nil means that the machine does
-// not have it. [Local] returns the Host of this process's machine. Fields may be replaced
-// before the agent starts. All functions and interfaces are called concurrently. A Host serves
-// one agent.
+// Host is the machine of an agent. Each optional field is a capability; its comment describes
+// what nil means. [Local] returns the Host of this process's machine. Fields may be replaced
+// before the agent starts. All functions, and the methods of all interfaces, may be called
+// concurrently. A Host serves one agent.
 type Host struct {
 	// Facts returns the current facts about the machine. Required. The agent calls it for each
-	// node status, and at most once a second while pods change. With an error, it still returns
-	// all facts that could be read.
+	// node status, and at most once a second while pods change. If it returns an error, it also
+	// returns all facts that could be read.
 	Facts func(context.Context) (Facts, error)
-	// Stats measures the node and its pods. If nil, no eviction threshold is ever reached, and
-	// the agent has no stats summary.
+	// Stats measures the node and its pods. If nil, no eviction threshold is ever reached: the
+	// agent evicts no pods. It has no stats summary either.
 	Stats Stats
-	// Waker reports pressure before the next measurement. Optional.
+	// Waker requests an eviction evaluation before the next one is due, for example under
+	// memory pressure. Optional.
 	Waker eviction.Waker
 	// ImageFS measures the filesystem of the images. If nil, images are not deleted to free
 	// disk space.
@@ -45,25 +46,26 @@ type Host struct {
 	Run func(context.Context) error
 }
 
-// Stats measures the node and pods. With an error, a result still has everything that could be
-// measured. The given pods are neither retained nor modified; nil entries are ignored. The
-// caller owns the results.
+// Stats measures the node and pods. If a method returns an error, its result still has
+// everything that could be measured. The given pods are neither retained nor modified; nil
+// entries are ignored. The caller owns the results.
 type Stats interface {
 	// Node measures the eviction signals of the node. The agent calls it up to 20 times a
 	// second under pressure.
 	Node(ctx context.Context) (eviction.NodeStats, error)
-	// Pods measures the figures of the given pods that eviction uses. A pod without figures is
-	// missing in the result.
+	// Pods returns the statistics that eviction uses, for the given pods. The result omits pods
+	// without statistics.
 	Pods(ctx context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error)
-	// Summary returns the kubelet's stats summary of the node and the given pods. The
-	// agent sets an empty NodeName.
+	// Summary returns the kubelet's stats summary of the node and the given pods. If its
+	// NodeName is empty, the agent sets it.
 	Summary(ctx context.Context, pods []*corev1.Pod) (*statsapi.Summary, error)
 }
 
 // Facts describe a machine. Unknown fields are empty.
 type Facts struct {
 	// Capacity has cpu, memory, ephemeral-storage, and a hugepages-SIZE resource for each size
-	// of huge pages. It does not have pods, whose number is a policy of the agent.
+	// of huge pages. It does not have the resource pods, which the agent's configuration
+	// determines.
 	Capacity corev1.ResourceList
 	// SwapBytes is the size of the swap space.
 	SwapBytes int64
@@ -75,11 +77,11 @@ type Facts struct {
 	Addresses []netip.Addr
 	// ResolvConf and Hosts are the contents of the machine's resolv.conf and hosts files.
 	ResolvConf, Hosts []byte
-	// ResolvConfErr is the reason why resolv.conf could not be read. While it is set, no
-	// sandbox is created for a pod that needs the file.
+	// ResolvConfErr is the error of reading resolv.conf. While it is set, no sandbox is created
+	// for a pod that needs the file.
 	ResolvConfErr error
-	// NoLookups reports whether the kubelet's resolvConf is empty: pods with the machine's DNS
-	// configuration then do not resolve names.
+	// NoLookups reports whether the setting resolvConf is empty. Pods that would use the
+	// machine's DNS configuration then can't resolve names.
 	NoLookups bool
 	// CgroupV2 reports whether the machine has the unified cgroup hierarchy.
 	CgroupV2 bool

@@ -14,7 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/internal/describe"
 )
 
-// explain responds with why a pod is in its state, and what comes next.
+// explain responds with the reasons of a pod's state, and the next steps of the agent.
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 	text, err := wantsText(r)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Server) explanation(ctx context.Context, namespace, name string) (api.E
 		Why: []string{}, Next: []api.Step{}, Plan: strings.TrimSpace(e.Plan), Stays: e.Rank,
 	}
 	for _, p := range problems {
-		out.Why = append(out.Why, "a manifest has a problem, its last valid version is in use: "+p)
+		out.Why = append(out.Why, "a manifest of this pod is invalid, its last valid version is in use: "+p)
 	}
 	out.Why = append(out.Why, e.Why...)
 	for _, step := range e.Next {
@@ -68,19 +68,21 @@ func (s *Server) explanation(ctx context.Context, namespace, name string) (api.E
 // badManifest explains a pod that does not exist because its manifest has problems.
 func badManifest(namespace, name string, problems []string) api.Explanation {
 	return api.Explanation{
-		Pod:  api.Pod{Namespace: namespace, Name: name, State: "NoGoodManifest", Containers: []api.Container{}},
+		Pod:  api.Pod{Namespace: namespace, Name: name, State: "InvalidManifest", Containers: []api.Container{}},
 		Why:  problems,
 		Next: []api.Step{{What: "the agent starts the pod when its manifest is corrected"}},
 	}
 }
 
-// problemsOf returns the problems of manifests whose file has the pod's name, and the problems
-// that quote the name. A manifest that can't be parsed has no pod name, only a file name.
+// problemsOf returns the problems of manifests whose file has the pod's name, and the problems of
+// a metadata.name with this value. A manifest that can't be parsed has no pod name, only a file
+// name.
 func (s *Server) problemsOf(name string) (lines []string) {
 	name = s.shortName(name)
 	for _, p := range s.cfg.Problems() {
-		file := filepath.Base(p.File)
-		if strings.TrimSuffix(file, filepath.Ext(file)) == name || strings.Contains(p.Err.Error(), strconv.Quote(name)) {
+		file, text := filepath.Base(p.File), p.Err.Error()
+		ofName := strings.Contains(text, "metadata.name: ") && strings.Contains(text, strconv.Quote(name))
+		if ofName || strings.TrimSuffix(file, filepath.Ext(file)) == name {
 			lines = append(lines, p.Error())
 		}
 	}

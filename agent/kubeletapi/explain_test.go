@@ -96,18 +96,19 @@ func TestExplain_ProblemsOfTheManifestComeFirst(t *testing.T) {
 	t.Parallel()
 	problems := []kubeletapi.Problem{
 		{File: "/etc/pods/web.yaml", Err: errors.New("no containers")},
-		{File: "/etc/pods/all.yaml", Err: errors.New(`pod "web" is there twice`)},
+		{File: "/etc/pods/all.yaml", Err: errors.New(`metadata.name: Duplicate value: "web": already defined in a.yaml, document 1`)},
+		{File: "/etc/pods/db.yaml", Err: errors.New(`spec.containers[0].volumeMounts[0].name: Not found: "web"`)}, // a volume
 		{File: "/etc/pods/web2.yaml", Err: errors.New(`pod "web2": no containers`)},
 	}
 	cfg := kubeletapi.Config{Agent: byUID(podOf("web-node1", agent.Admitted)), Problems: func() []kubeletapi.Problem { return problems }}
-	const prefix = "a manifest has a problem, its last valid version is in use: "
-	want := []string{prefix + "/etc/pods/web.yaml: no containers", prefix + `/etc/pods/all.yaml: pod "web" is there twice`, "uid web-node1"}
+	const prefix = "a manifest of this pod is invalid, its last valid version is in use: "
+	want := []string{prefix + "/etc/pods/web.yaml: no containers", prefix + `/etc/pods/all.yaml: metadata.name: Duplicate value: "web": already defined in a.yaml, document 1`, "uid web-node1"}
 	require.Equal(t, want, explanationOf(t, cfg, "web").Why)
 	require.Equal(t, want, explanationOf(t, cfg, "web-node1").Why)
 
 	// No pod was ever made of this manifest.
 	require.Equal(t, api.Explanation{
-		Pod:  api.Pod{Namespace: "ns", Name: "web2", State: "NoGoodManifest", Containers: []api.Container{}},
+		Pod:  api.Pod{Namespace: "ns", Name: "web2", State: "InvalidManifest", Containers: []api.Container{}},
 		Why:  []string{`/etc/pods/web2.yaml: pod "web2": no containers`},
 		Next: []api.Step{{What: "the agent starts the pod when its manifest is corrected"}},
 	}, explanationOf(t, cfg, "web2"))

@@ -15,8 +15,9 @@ import (
 )
 
 // Runtime is the part of a container runtime that rotation calls. It is a literal subset
-// of cri.RuntimeService of k8s.io/cri-api. A pass lists the containers once, and not at
-// all with [Config].Running. ContainerStatus is called once in a container's life.
+// of cri.RuntimeService of k8s.io/cri-api. A pass lists the containers once, or never if
+// [Config].Running is set. ContainerStatus is called once for each container whose log path
+// is unknown, and again only after an error.
 type Runtime interface {
 	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
 	ContainerStatus(ctx context.Context, containerID string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
@@ -35,10 +36,10 @@ type Log struct {
 	Path string
 }
 
-// Policy configures when logs are rotated. The zero Policy is the kubelet's.
+// Policy configures when logs are rotated. The zero Policy has the kubelet's defaults.
 type Policy struct {
-	// MaxSizeBytes is the size at which a log is rotated; see [ParseMaxSize]. Negative:
-	// never. Default 10 MiB.
+	// MaxSizeBytes is the size at which a log is rotated; see [ParseMaxSize]. A negative
+	// size disables rotation. Default 10 MiB.
 	MaxSizeBytes int64
 	// MaxFiles is the maximum number of files of one log, including the one in use. It
 	// must be more than 1. Default 5.
@@ -60,11 +61,12 @@ type Config struct {
 	// Running returns the logs of all running containers, for callers that already know
 	// them. Default: the running containers are listed with Runtime.
 	Running func(context.Context) ([]Log, error)
-	// Owned reports whether a container is owned by this agent; the logs of others are
-	// ignored. Not used with Running. Default: all are owned.
+	// Owned reports whether a container is owned by this agent; the logs of other
+	// containers are ignored. Owned is not used if Running is set. Default: this agent owns
+	// all containers.
 	Owned func(*runtimeapi.Container) bool
-	// PodLogs is the folder that contains the logs. Nothing outside of it is touched,
-	// whatever links are in it. Default [DefaultPodLogs].
+	// PodLogs is the folder that contains the logs. Files outside of it are never changed,
+	// even if a link in it points to them. Default [DefaultPodLogs].
 	PodLogs string
 	// CallTimeout limits each call about one container, in real time even with a fake
 	// clock. Default 10s.
@@ -91,12 +93,13 @@ type Rotation struct {
 	Log
 	// SizeBytes is the log's size before the rotation.
 	SizeBytes int64
-	// To is its new path below PodLogs, empty if it was not renamed.
+	// To is the new path of the renamed log file, relative to PodLogs. It is empty if the
+	// file was not renamed.
 	To string
 	// Took is how long the rotation took, including compression of older files.
 	Took time.Duration
-	// Err is what failed. The log may have been rotated nevertheless, for example if an
-	// older file could not be compressed.
+	// Err is the error of the rotation. The log may have been rotated nevertheless, for
+	// example if an older file could not be compressed.
 	Err error
 }
 
@@ -113,8 +116,8 @@ func ParseMaxSize(size string) (int64, error) {
 	return n, nil
 }
 
-// Validate returns every problem with c, joined, with the kubelet's messages where it has
-// one.
+// Validate returns every problem with c, joined. It uses the kubelet's message if the
+// kubelet has one.
 func (c Config) Validate() error {
 	const shortest = 3 * time.Second
 	var errs []error

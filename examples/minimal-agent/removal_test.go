@@ -38,15 +38,15 @@ func TestRemoval_RefusedByTheRuntime(t *testing.T) {
 		_, stderr := second.printed()
 		return strings.Count(stderr, text)
 	}
-	await(t, "the failure is told", func() bool { return told("could not remove a pod") == 1 })
+	await(t, "the failure is told", func() bool { return told("could not remove the data of an ended pod") == 1 })
 	require.Zero(t, second.removed("a"))
 	require.True(t, isThere(folder))
 
 	node.Heal("")
 	await(t, "a is gone", func() bool { return second.removed("a") == 1 && !isThere(folder) })
-	await(t, "that is told", func() bool { return told("removed a pod that could not be removed before") == 1 })
+	await(t, "that is told", func() bool { return told("removed the data of an ended pod after failed attempts") == 1 })
 	require.NoError(t, second.stop())
-	require.Equal(t, 1, told("could not remove a pod"))
+	require.Equal(t, 1, told("could not remove the data of an ended pod"))
 }
 
 // TestRemoval_PodThatNeverStartedLeavesNoFiles: it never existed in the runtime, so its files

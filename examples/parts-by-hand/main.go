@@ -83,7 +83,8 @@ func newAgent(ctx context.Context, rt runtime, manifests, logs string, out io.Wr
 	return a, errors.Join(append(errs[:], err)...)
 }
 
-// run runs the agent until ctx is done. The pods keep running, and the next agent adopts them.
+// run runs the agent until ctx is done. The pods keep running, and the agent adopts them when it
+// is started again.
 func (a *agent) run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	var errs [5]error

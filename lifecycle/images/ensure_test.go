@@ -295,7 +295,7 @@ field LeaseTTL: -1ns is negative
 field Credentials: item 0 is nil or has no name
 field Verify: "Sometimes" is not a policy
 field VerifyAllowlist: requires Verify to be NeverVerifyAllowlistedImages
-field VerifyAllowlist: "web:1" is not a repository, with or without /*`)
+field VerifyAllowlist: "web:1" is neither a repository nor a prefix of repositories that ends in /*`)
 	_, err = images.New(images.Config{Images: &node{}})
 	require.NoError(t, err)
 }

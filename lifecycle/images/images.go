@@ -283,7 +283,7 @@ func (m *Manager) findCredentials(ctx context.Context, w *wanted) error {
 			continue
 		}
 		var secret *corev1.Secret
-		err := errors.New("Secrets are not available on this node")
+		err := errors.New("secrets are not available on this node")
 		if m.cfg.Objects != nil {
 			secret, err = m.cfg.Objects.Secret(ctx, w.Pod, ref.Name)
 		}

@@ -118,7 +118,7 @@ func (m *Manager) join(ctx context.Context, w *wanted, key string) *inFlightPull
 	f := m.inFlight[key]
 	if f == nil {
 		// The pull may outlive the caller that started it, but not the last
-		// waiting one.
+		// waiting caller.
 		pullCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 		f = &inFlightPull{done: make(chan struct{}), cancel: cancel}
 		m.inFlight[key] = f
@@ -209,7 +209,7 @@ func (m *Manager) logRecordError(ctx context.Context, w *wanted, err error) {
 }
 
 // cutShort reports whether a failed call may continue in the runtime, so that
-// its image may still arrive.
+// the runtime may still store the image.
 func cutShort(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || errors.Is(err, errNoProgress) {
 		return true
@@ -232,7 +232,7 @@ func (m *Manager) pulledImage(ctx context.Context, w *wanted, id string) (*runti
 }
 
 // tryEach pulls with one credential after the other, or anonymously if there
-// are no credentials, and returns the credential that worked.
+// are no credentials, and returns the credential with which the pull succeeded.
 func (m *Manager) tryEach(ctx context.Context, w *wanted) (id string, used Credential, err error) {
 	keys := w.keys
 	if len(keys) == 0 {
@@ -245,7 +245,7 @@ func (m *Manager) tryEach(ctx context.Context, w *wanted) (id string, used Crede
 			return id, c, nil
 		}
 		if cutShort(ctx, err) {
-			m.records.doubt(w.name.String())
+			m.records.resultUnknown(w.name.String())
 		}
 		err = scrubbed(err, w.secrets())
 		if s, ok := grpcstatus.FromError(err); ok && s.Code() == codes.Unknown {

@@ -21,8 +21,9 @@ import (
 
 // Verification is a policy for present images: whether a pod needs the
 // credentials that they were pulled with. It is KEP-2535's
-// imagePullCredentialsVerificationPolicy. Images that must be verified and were
-// pulled with other credentials are pulled again, with the pod's own.
+// imagePullCredentialsVerificationPolicy. If an image must be verified and none
+// of the pod's credentials gives access, it is pulled again with the pod's
+// credentials.
 type Verification string
 
 // The policies. The default, here and in the kubelet, is
@@ -52,7 +53,7 @@ func (c Config) validateRecords() error {
 	}
 	for _, pattern := range c.VerifyAllowlist {
 		if !IsAllowlistPattern(pattern) {
-			errs = append(errs, fmt.Errorf("field VerifyAllowlist: %q is not a repository, with or without /*", pattern))
+			errs = append(errs, fmt.Errorf("field VerifyAllowlist: %q is neither a repository nor a prefix of repositories that ends in /*", pattern))
 		}
 	}
 	return errors.Join(errs...)
@@ -80,8 +81,8 @@ func (m *Manager) mustVerify(ctx context.Context, w *wanted, present *runtimeapi
 	}
 }
 
-// namesOf returns all names of an image, because it may be requested under
-// another name than it was pulled.
+// namesOf returns all names of an image: it may be requested under a name other
+// than the one in the pull.
 func namesOf(wanted imageref.Ref, present *runtimeapi.Image) []string {
 	keys := []string{wanted.String()}
 	for _, text := range slices.Concat(present.GetRepoTags(), present.GetRepoDigests()) {
@@ -100,9 +101,10 @@ func allowlisted(list []string, repository string) bool {
 	})
 }
 
-// A record holds the credentials with which an image was pulled, by repository:
-// the same image may be private under one name and public under another. Its
-// format is that of the kubelet's ImagePulledRecord.
+// A record identifies the credentials with which an image was pulled, by
+// repository. It contains references and hashes, and no secrets. The same image
+// may be private under one name and public under another. The format of a
+// record is the format of the kubelet's ImagePulledRecord.
 type record struct {
 	Kind        string            `json:"kind"`
 	APIVersion  string            `json:"apiVersion"`
@@ -110,34 +112,35 @@ type record struct {
 	Credentials map[string]access `json:"credentialMapping"`
 }
 
-// access describes who may use an image of one repository.
+// access describes which pods may use an image of one repository.
 type access struct {
 	AllPods  bool        `json:"nodePodsAccessible,omitempty"`
 	Secrets  []secretUse `json:"kubernetesSecrets,omitempty"`
 	Accounts []objectRef `json:"kubernetesServiceAccounts,omitempty"`
 }
 
-// secretUse is a credential that worked.
+// secretUse identifies a credential with which a pull succeeded.
 type secretUse struct {
 	objectRef
 	Hash string `json:"credentialHash"`
 }
 
-// allows reports whether access is granted: a credential worked before, or an
-// earlier content of the same Secret did, or another credential of the same
-// service account.
-func (a access) allows(keys []Credential) bool {
-	return a.AllPods || slices.ContainsFunc(keys, func(c Credential) bool {
+// allows reports whether all pods have access, or one of the credentials gives
+// access. A credential gives access if a pull succeeded with the same
+// credential, with an earlier content of the same Secret, or with another
+// credential of the same service account.
+func (a access) allows(credentials []Credential) bool {
+	return a.AllPods || slices.ContainsFunc(credentials, func(c Credential) bool {
 		return c.account.UID != "" && slices.Contains(a.Accounts, c.account) || slices.ContainsFunc(a.Secrets, func(s secretUse) bool {
 			return s.Hash == c.contents().hash || s.UID != "" && s.objectRef == c.source
 		})
 	})
 }
 
-// with returns a with one more credential that worked. If none was needed, or
-// if it belongs to the node, all pods have access. A service account without a
-// UID is not recorded, because a later account of the same name must not get
-// its access.
+// with returns the access after a pull that succeeded with c. If no credential
+// was needed, or if c belongs to the node, all pods have access. A service
+// account without a UID is not recorded, because a later account of the same
+// name must not get its access.
 func (a access) with(c Credential) access {
 	switch {
 	case c.belongsToNode():
@@ -166,23 +169,26 @@ type Store interface {
 	Keys(ctx context.Context, prefix string) ([]string, error)
 }
 
-// records stores the results of pulls. A running or interrupted pull leaves its
-// intent, so that an image that it may have pulled does not count as preloaded.
+// records stores the results of pulls. The intent of a pull is stored while the
+// pull runs, and stays if the result is unknown: an image that the pull may have
+// pulled does not count as preloaded.
 type records struct {
 	store Store
 	clock clock.PassiveClock
 
 	mu      sync.Mutex
 	written map[string]time.Time // write times of records that are too young to be pruned, by key
-	intents map[string]int       // number of running pulls by image; they have different credentials
-	doubts  map[string]bool      // images that a pull with an unknown result may have pulled
+	intents map[string]int       // number of running pulls of each image; pulls with different credentials run at the same time
+
+	// unknownResults are the images that a pull with an unknown result may have pulled.
+	unknownResults map[string]bool
 }
 
 // pruneGrace is how long a new record is kept even if its image is not in the
 // list of present images, because that list may be older than the pull.
 const pruneGrace = 10 * time.Minute
 
-// The keys are the kubelet's paths.
+// The keys are the paths that the kubelet uses for its records.
 const (
 	pulledPrefix  = "image_manager/pulled/"
 	pullingPrefix = "image_manager/pulling/"
@@ -192,7 +198,7 @@ func newRecords(store Store, c clock.PassiveClock) *records {
 	if store == nil {
 		store = memory{}
 	}
-	return &records{store: store, clock: c, written: map[string]time.Time{}, intents: map[string]int{}, doubts: map[string]bool{}}
+	return &records{store: store, clock: c, written: map[string]time.Time{}, intents: map[string]int{}, unknownResults: map[string]bool{}}
 }
 
 // known reports whether this Manager pulled the image, or began to pull it
@@ -205,19 +211,20 @@ func (r *records) known(ctx context.Context, id string, names []string) bool {
 	})
 }
 
-// has reports whether a key exists. If that can't be read, it returns true, so
-// that the image is not trusted.
+// has reports whether a key exists. If the store can't be read, it returns true,
+// so that the image does not count as preloaded.
 func (r *records) has(ctx context.Context, key string) bool {
 	_, err := r.store.Get(ctx, key)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// allow reports whether one of the credentials gives access to an image.
-func (r *records) allow(ctx context.Context, id, repository string, keys []Credential) (bool, error) {
+// allow reports whether all pods have access to an image, or one of the
+// credentials gives access.
+func (r *records) allow(ctx context.Context, id, repository string, credentials []Credential) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec, err := r.load(ctx, id)
-	return rec.Credentials[repository].allows(keys), err
+	return rec.Credentials[repository].allows(credentials), err
 }
 
 // intend records that a pull begins.
@@ -229,7 +236,8 @@ func (r *records) intend(ctx context.Context, image string) error {
 		return err
 	}
 	if r.intents[image] == 0 && r.has(ctx, keyOf(pullingPrefix, image)) {
-		r.doubts[image] = true // from an earlier pull, which a crash may have interrupted
+		// The stored intent is from an earlier pull, which a crash may have interrupted.
+		r.unknownResults[image] = true
 	}
 	if err := r.store.Put(ctx, keyOf(pullingPrefix, image), data); err != nil {
 		return err
@@ -238,11 +246,11 @@ func (r *records) intend(ctx context.Context, image string) error {
 	return nil
 }
 
-// doubt records that the result of a pull is unknown.
-func (r *records) doubt(image string) {
+// resultUnknown records that the result of a pull is unknown.
+func (r *records) resultUnknown(image string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.doubts[image] = true
+	r.unknownResults[image] = true
 }
 
 // failed records that a pull has ended without an image.
@@ -252,13 +260,14 @@ func (r *records) failed(ctx context.Context, image string) error {
 	return r.end(ctx, image)
 }
 
-// end deletes a pull's intent, unless another pull or a doubt needs it.
+// end deletes a pull's intent, unless another pull of the image is running or
+// the result of a pull is unknown.
 func (r *records) end(ctx context.Context, image string) error {
 	if r.intents[image]--; r.intents[image] > 0 {
 		return nil
 	}
 	delete(r.intents, image)
-	if r.doubts[image] {
+	if r.unknownResults[image] {
 		return nil
 	}
 	return r.store.Delete(ctx, keyOf(pullingPrefix, image))
@@ -270,14 +279,14 @@ func (r *records) pulled(ctx context.Context, image, id, repository string, used
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.add(ctx, id, repository, used); err != nil {
-		r.doubts[image] = true
+		r.unknownResults[image] = true
 		return errors.Join(err, r.end(ctx, image))
 	}
-	delete(r.doubts, image)
+	delete(r.unknownResults, image)
 	return r.end(ctx, image)
 }
 
-// add stores that a credential pulled an image.
+// add records that an image was pulled with a credential.
 func (r *records) add(ctx context.Context, id, repository string, used Credential) error {
 	rec, err := r.load(ctx, id)
 	if err != nil {
@@ -312,8 +321,8 @@ func (r *records) prune(ctx context.Context, present []string) error {
 			delete(r.written, key)
 		}
 	}
-	// Also list the intents, because listing makes a store remove half-written
-	// files of a killed agent.
+	// Also list the intents: listing makes a store delete the half-written files
+	// under the prefix that a killed agent left.
 	_, errPulling := r.store.Keys(ctx, pullingPrefix)
 	keys, err := r.store.Keys(ctx, pulledPrefix)
 	errs := []error{errPulling, err}
@@ -330,7 +339,8 @@ func (r *records) prune(ctx context.Context, present []string) error {
 
 const recordVersion = "kubelet.config.k8s.io/v1beta1"
 
-// load returns the record of an image, empty if it does not exist.
+// load returns the record of an image. It returns an empty record if the image
+// has no record.
 func (r *records) load(ctx context.Context, id string) (rec record, err error) {
 	data, err := r.store.Get(ctx, keyOf(pulledPrefix, id))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -340,7 +350,7 @@ func (r *records) load(ctx context.Context, id string) (rec record, err error) {
 		err = json.Unmarshal(data, &rec)
 	}
 	if err == nil && rec.ImageRef != id {
-		err = errors.New("the record is for another image")
+		err = fmt.Errorf("the record is for image %q", rec.ImageRef)
 	}
 	if err != nil {
 		return record{}, err
@@ -348,7 +358,8 @@ func (r *records) load(ctx context.Context, id string) (rec record, err error) {
 	return rec, nil
 }
 
-// keyOf returns the key of a name: names of images are not valid keys.
+// keyOf returns the key of a name. It hashes the name, because image names are
+// not valid keys.
 func keyOf(prefix, name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return prefix + "sha256-" + hex.EncodeToString(sum[:])
@@ -365,7 +376,7 @@ func (m memory) Get(_ context.Context, key string) ([]byte, error) {
 	return nil, fs.ErrNotExist
 }
 
-// Put replaces a value, which it retains.
+// Put replaces a value. It retains the slice.
 func (m memory) Put(_ context.Context, key string, value []byte) error {
 	m[key] = value
 	return nil

@@ -15,7 +15,7 @@ import (
 func (p *planner) strays() {
 	for _, s := range p.live() {
 		name := podcache.ContainerName(s)
-		reason := Reason(fmt.Sprintf("Container %s was replaced by another", name))
+		reason := Reason(fmt.Sprintf("Container %s was replaced by a newer container or sandbox", name))
 		switch {
 		case !p.inSpec(name):
 			reason = notInSpec(name)
@@ -36,9 +36,9 @@ func (p *planner) inSpec(name string) bool {
 	return known
 }
 
-// leftovers plans the removal of dead containers except the newest of each
-// name, which the status shows as the last state, and of sandboxes that are not
-// ready and contain none of those.
+// leftovers plans the removal of the dead containers that keepCount does not
+// keep. It also plans the removal of old sandboxes that are not ready and have
+// no remaining container.
 func (p *planner) leftovers() {
 	seen, used := map[string]int{}, map[string]bool{}
 	for _, s := range p.Status.Containers {
@@ -54,16 +54,18 @@ func (p *planner) leftovers() {
 		used[p.Status.SandboxOf[s.GetId()]] = true
 	}
 	for i, s := range p.Status.Sandboxes {
-		// Ready ones are stopped by StopPod; the plan after that removes them.
+		// StopPod stops a ready sandbox; the next plan removes it.
 		if i > 0 && s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY && !used[s.GetId()] {
 			p.Remove = append(p.Remove, Remove{ID: s.GetId(), Name: s.GetMetadata().GetName(), Sandbox: true, Reason: "a newer sandbox replaced it"})
 		}
 	}
 }
 
-// keepCount returns how many instances of a name are kept: the newest and the one
-// before it, whose end is the last state; one fewer if a new one is created
-// now. The reason is for the removal of the others.
+// keepCount returns how many instances of a container are kept, and the reason
+// for the removal of the others. Two are kept: the newest, and its predecessor,
+// which the status shows as the last state. If the plan creates a new instance,
+// only the newest existing one is kept. If the container is not in the spec,
+// none is kept.
 func (p *planner) keepCount(name string) (n int, reason Reason) {
 	switch {
 	case !p.inSpec(name):

@@ -26,5 +26,5 @@ func (w *Workers) Pods() (pods, lines, due int) {
 func (w *Workers) Past() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.past)
+	return len(w.forgotten)
 }

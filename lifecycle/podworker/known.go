@@ -46,7 +46,7 @@ func (w *Workers) SyncKnownPods(desired func() []*corev1.Pod) map[types.UID]Know
 	w.mu.Lock()
 	w.synced = true
 	w.sweep++
-	maps.DeleteFunc(w.past, func(_ types.UID, l life) bool { return l.sweep+1 < w.sweep })
+	maps.DeleteFunc(w.forgotten, func(_ types.UID, l forgottenPod) bool { return l.sweep+1 < w.sweep })
 	for _, pod := range pods {
 		if pod == nil {
 			continue
@@ -65,7 +65,7 @@ func (w *Workers) SyncKnownPods(desired func() []*corev1.Pod) map[types.UID]Know
 	known := w.snapshot()
 	w.mu.Unlock()
 	for _, p := range done.moved {
-		w.notifyMoves(p)
+		w.notifyPhaseChanges(p)
 	}
 	for _, pod := range done.restarted {
 		w.cfg.Observer.Restarted(pod)
@@ -139,7 +139,7 @@ func forgettable(s state, orphan bool) bool {
 // finds nothing to do.
 func (w *Workers) forget(p *worker) {
 	w.drop(p)
-	w.report(p.waiters, nil)
+	w.notifyWaiters(p.waiters, nil)
 	p.waiters, p.pending = nil, false
 	w.leave(p)
 }
@@ -167,7 +167,7 @@ func (w *Workers) drop(p *worker) {
 	delete(w.pods, p.uid)
 	w.known = nil
 	if !p.since.IsZero() {
-		w.past[p.uid] = life{p.since, w.sweep}
+		w.forgotten[p.uid] = forgottenPod{p.since, w.sweep}
 	}
 }
 

@@ -44,15 +44,17 @@ type Workers struct {
 	known map[types.UID]Known
 	// updates counts the updates that have a pod.
 	updates uint64
-	// past holds when forgotten pods had ended, for two calls of SyncKnownPods.
-	// A pod that is created again must not start with a status of its previous
-	// life.
-	past map[types.UID]life
+	// forgotten contains forgotten pods, until the second call of SyncKnownPods
+	// after that. A pod that is created again with the same UID must not start
+	// with a status from before the end of its last sync.
+	forgotten map[types.UID]forgottenPod
 	// run is the context of Run, nil while it does not run. stopped: Run has
 	// returned.
 	run     context.Context
 	stopped bool
-	syncs   sync.WaitGroup // the goroutines of workers; only added to while open
+	// syncs are the goroutines of workers. start adds to it only if acceptsSyncs
+	// returns true.
+	syncs sync.WaitGroup
 }
 
 // worker is the record of one pod. It has a goroutine only during a sync.
@@ -66,9 +68,9 @@ type worker struct {
 	since   time.Time
 	lastErr error
 
-	deadline *lifecycle.Deadline // nil before the first terminating sync
-	resumed  bool                // it was being deleted when it became known
-	follows  atomic.Bool         // the running sync uses the deadline
+	deadline     *lifecycle.Deadline // nil before the first terminating sync
+	resumed      bool                // it was being deleted when it became known
+	usesDeadline atomic.Bool         // the running sync uses the deadline
 
 	working    bool               // it has a goroutine
 	cancel     context.CancelFunc // cancels the running sync, nil if no sync runs
@@ -77,44 +79,44 @@ type worker struct {
 	desired    uint64             // the last sweep that listed it as desired
 	updated    uint64             // number of its last update with a pod
 
-	moves     []movement // not yet reported to the observer
-	notifying bool       // a goroutine is reporting moves
+	phaseChanges []phaseChange // not yet reported to the observer
+	notifying    bool          // a goroutine is calling the observer
 }
 
-// movement is a change of a pod's phase.
-type movement struct {
+// phaseChange is a change of a pod's phase.
+type phaseChange struct {
 	pod   *corev1.Pod
 	phase Phase
 }
 
-// life is kept for a forgotten pod in case it is created again: its worker's
-// since, and the sweep in or after which it was forgotten.
-type life struct {
+// forgottenPod is what is stored of a forgotten pod: the since of its worker,
+// and the value of Workers.sweep when the pod was forgotten.
+type forgottenPod struct {
 	since time.Time
 	sweep uint64
 }
 
-// New returns Workers without pods that do nothing until [Workers.Run]. The
-// error reports every problem with cfg.
+// New returns Workers that have no pods. They do nothing until [Workers.Run] is
+// called. The error reports every problem with cfg.
 func New(cfg Config) (*Workers, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("podworker: invalid config: %w", err)
 	}
 	cfg = cfg.withDefaults()
 	return &Workers{
-		cfg:    cfg,
-		loop:   loop.New(cfg.Clock),
-		pods:   map[types.UID]*worker{},
-		past:   map[types.UID]life{},
-		static: staticQueue{queues: map[string][]types.UID{}},
-		queue:  newQueue(),
+		cfg:       cfg,
+		loop:      loop.New(cfg.Clock),
+		pods:      map[types.UID]*worker{},
+		forgotten: map[types.UID]forgottenPod{},
+		static:    staticQueue{queues: map[string][]types.UID{}},
+		queue:     newQueue(),
 	}, nil
 }
 
 // Run syncs pods until ctx is done. Then it cancels all syncs, waits for them,
 // and returns nil. Callers that wait in [Workers.KillPod] get [ErrStopped]. A
-// second Run during the first returns [ErrRunning]; a Run after it continues
-// where that one ended.
+// second Run during the first returns [ErrRunning]. After Run has returned, it
+// may be called again, and continues with the same pods.
 func (w *Workers) Run(ctx context.Context) error {
 	w.mu.Lock()
 	if w.run != nil {
@@ -137,7 +139,7 @@ func (w *Workers) Run(ctx context.Context) error {
 	defer w.mu.Unlock()
 	w.run = nil
 	for _, p := range w.pods {
-		w.report(p.waiters, ErrStopped)
+		w.notifyWaiters(p.waiters, ErrStopped)
 		p.waiters = nil
 	}
 	return err
@@ -177,16 +179,16 @@ func (w *Workers) schedule(p *worker, due time.Time) {
 
 // start runs p's next sync if one is due and none is running.
 func (w *Workers) start(p *worker) {
-	if !w.open() || p.working || !p.pending || w.blocked(p) {
+	if !w.acceptsSyncs() || p.working || !p.pending || w.blocked(p) {
 		return
 	}
 	p.working = true
 	w.syncs.Go(func() { w.work(p) })
 }
 
-// open reports whether syncs may start. When Run's ctx is done, no sync may
-// start: it would fail at once, again and again.
-func (w *Workers) open() bool { return w.run != nil && w.run.Err() == nil }
+// acceptsSyncs reports whether syncs may start. When Run's ctx is done, no sync
+// may start: it would fail at once, again and again.
+func (w *Workers) acceptsSyncs() bool { return w.run != nil && w.run.Err() == nil }
 
 // blocked reports whether p must wait for another static pod of its name.
 // Terminating pods never wait.
@@ -202,8 +204,9 @@ func (w *Workers) blocked(p *worker) bool {
 // has ended, and a Sync of an unknown pod are ignored: see [Observer.Ignored].
 func (w *Workers) UpdatePod(u Update) { w.update(u, nil) }
 
-// runs reports whether containers of the pod may run. It returns true if the
-// runtime returned an error or was not queried yet.
+// runs reports whether the cache has a running container or a ready sandbox of
+// the pod. It also returns true if the runtime returned an error for the pod or
+// was not queried yet.
 func (w *Workers) runs(uid types.UID) bool {
 	if !w.cfg.Cache.Known(uid) {
 		return true
@@ -212,16 +215,16 @@ func (w *Workers) runs(uid types.UID) bool {
 	return err != nil || s != nil && s.Running()
 }
 
-// update applies u to the pod's record and starts what follows from it. done,
-// if not nil, is notified when the pod has ended.
+// update applies u to the pod's record and carries out the effects. done, if
+// not nil, is notified when the pod has ended.
 func (w *Workers) update(u Update, done chan<- error) {
 	uid := u.uid()
-	runs := w.mayRun(u)
+	runs := w.runsFact(u)
 
 	w.mu.Lock()
 	p, known := w.pods[uid]
 	if !known {
-		p = &worker{uid: uid, since: w.past[uid].since}
+		p = &worker{uid: uid, since: w.forgotten[uid].since}
 		p.resumed = u.Type == Create && u.Pod != nil && u.Pod.DeletionTimestamp != nil
 		if u.Pod != nil && podspec.IsStatic(u.Pod) {
 			p.name = podspec.FullName(u.Pod)
@@ -243,24 +246,26 @@ func (w *Workers) update(u Update, done chan<- error) {
 		}
 		w.applyEffects(p, before, e)
 	} else {
-		w.report(e.report, nil)
+		w.notifyWaiters(e.report, nil)
 	}
-	hasMoves := len(p.moves) > 0
+	hasChanges := len(p.phaseChanges) > 0
 	w.mu.Unlock()
 
 	if e.ignored != "" {
 		w.cfg.Observer.Ignored(u, e.ignored)
 	}
-	if hasMoves {
-		w.notifyMoves(p)
+	if hasChanges {
+		w.notifyPhaseChanges(p)
 	}
 }
 
-// mayRun reports whether containers of the pod may run. The cache is queried
-// only if the answer matters: for a pod that ended before this agent started,
-// for a static pod, which may never have started, and for a pod that is killed.
-// A pod without a spec comes from the runtime.
-func (w *Workers) mayRun(u Update) bool {
+// runsFact returns the fact runs for decide: whether containers of the pod may
+// be running. It queries the cache only if decide needs the fact: for a pod
+// that ended before this agent started, for a static pod, which may never have
+// started, and for a pod that is killed. For other pods it returns false. For
+// an update without a spec it returns true, because such a pod was found in the
+// runtime.
+func (w *Workers) runsFact(u Update) bool {
 	if u.Pod == nil {
 		return true
 	}
@@ -290,14 +295,14 @@ func (w *Workers) add(p *worker) {
 // applyEffects carries out the effects of a decision about p.
 func (w *Workers) applyEffects(p *worker, before Phase, e effects) {
 	if p.phase != before {
-		w.recordMove(p)
+		w.recordPhaseChange(p)
 	}
 	if w.stopped {
-		w.report(p.waiters, ErrStopped)
+		w.notifyWaiters(p.waiters, ErrStopped)
 		p.waiters = nil
 	}
-	w.report(e.report, nil)
-	if e.cancel && p.cancel != nil && !p.follows.Load() {
+	w.notifyWaiters(e.report, nil)
+	if e.cancel && p.cancel != nil && !p.usesDeadline.Load() {
 		p.cancel()
 	}
 	if p.deadline != nil {
@@ -310,20 +315,20 @@ func (w *Workers) applyEffects(p *worker, before Phase, e effects) {
 	w.start(p)
 }
 
-// recordMove records that p has reached its phase.
-func (w *Workers) recordMove(p *worker) {
+// recordPhaseChange records that p has entered the phase p.phase.
+func (w *Workers) recordPhaseChange(p *worker) {
 	w.known = nil
-	p.moves = append(p.moves, movement{p.pod, p.phase})
+	p.phaseChanges = append(p.phaseChanges, phaseChange{p.pod, p.phase})
 }
 
-// notifyMoves calls the observer for the recorded phase changes. It holds no lock
-// during the call; only one goroutine at a time does this, which preserves the
-// order.
-func (w *Workers) notifyMoves(p *worker) {
+// notifyPhaseChanges calls the observer for the recorded phase changes. It
+// holds no lock during the call; only one goroutine at a time does this, which
+// preserves the order.
+func (w *Workers) notifyPhaseChanges(p *worker) {
 	w.mu.Lock()
-	for !p.notifying && len(p.moves) > 0 {
-		m := p.moves[0]
-		p.moves, p.notifying = p.moves[1:], true
+	for !p.notifying && len(p.phaseChanges) > 0 {
+		m := p.phaseChanges[0]
+		p.phaseChanges, p.notifying = p.phaseChanges[1:], true
 		w.mu.Unlock()
 		w.cfg.Observer.Moved(p.uid, m.pod, m.phase)
 		w.mu.Lock()
@@ -344,8 +349,8 @@ func (w *Workers) leave(p *worker) {
 	}
 }
 
-// report notifies all waiters. Each channel is buffered for that.
-func (w *Workers) report(waiters []chan<- error, err error) {
+// notifyWaiters notifies all waiters. Each channel is buffered for that.
+func (w *Workers) notifyWaiters(waiters []chan<- error, err error) {
 	for _, c := range waiters {
 		c <- err
 	}

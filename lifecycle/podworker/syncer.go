@@ -55,10 +55,10 @@ type Turn struct {
 	// killed the pod sets the reason with it.
 	StatusFn func(*corev1.PodStatus)
 
-	acted     *bool
-	refreshed *time.Time
-	deadline  *lifecycle.Deadline
-	follows   *atomic.Bool
+	acted        *bool
+	refreshed    *time.Time
+	deadline     *lifecycle.Deadline
+	usesDeadline *atomic.Bool
 }
 
 // Deadline returns the time by which the pod must have ended: Grace after its
@@ -67,8 +67,8 @@ type Turn struct {
 // deadline during the sync, instead of cancelling the sync. It returns nil
 // before the pod is terminating, and for a Turn that was not made by a worker.
 func (t Turn) Deadline() *lifecycle.Deadline {
-	if t.follows != nil {
-		t.follows.Store(true)
+	if t.usesDeadline != nil {
+		t.usesDeadline.Store(true)
 	}
 	return t.deadline
 }

@@ -38,7 +38,7 @@ func (w *Workers) work(p *worker) {
 func (w *Workers) begin(p *worker) *syncRun {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.open() || !p.pending || w.blocked(p) {
+	if !w.acceptsSyncs() || !p.pending || w.blocked(p) {
 		p.working = false
 		return nil
 	}
@@ -56,9 +56,9 @@ func (w *Workers) begin(p *worker) *syncRun {
 		info:  TurnInfo{UID: p.uid, Pod: p.pod, Type: p.why, First: first, Phase: p.phase},
 	}
 	t.turn.acted, t.turn.refreshed = &t.acted, &t.refreshed
-	p.follows.Store(false)
+	p.usesDeadline.Store(false)
 	if p.phase == Terminating {
-		t.turn.deadline, t.turn.follows = p.deadline, &p.follows
+		t.turn.deadline, t.turn.usesDeadline = p.deadline, &p.usesDeadline
 	}
 	t.ctx, p.cancel = context.WithCancel(w.run)
 	p.why = Sync // the reason of the next sync, unless an update gives another
@@ -121,9 +121,9 @@ func (w *Workers) finish(t *syncRun) {
 	next, moved, report := advance(p.state, outcome{phase: t.info.Phase, terminal: t.terminal, err: t.info.Err})
 	p.state = next
 	if moved {
-		w.recordMove(p)
+		w.recordPhaseChange(p)
 	}
-	w.report(report, nil)
+	w.notifyWaiters(report, nil)
 	switch {
 	case p.phase == Finished:
 		w.leave(p)
@@ -135,15 +135,15 @@ func (w *Workers) finish(t *syncRun) {
 	case !p.pending:
 		w.schedule(p, t.ended.Add(w.cfg.periods().delay(t.info.Err, t.ended, w.cfg.Jitter())))
 	}
-	hasMoves := len(p.moves) > 0
+	hasChanges := len(p.phaseChanges) > 0
 	w.mu.Unlock()
 
 	if t.info.Err != nil && !cancelled {
 		w.logFailure(t)
 	}
 	w.cfg.Observer.TurnEnd(t.info)
-	if hasMoves {
-		w.notifyMoves(p)
+	if hasChanges {
+		w.notifyPhaseChanges(p)
 	}
 	outdated := moved && t.info.Phase < Terminated || t.acted || cancelled && t.synced
 	if outdated && t.refreshed.IsZero() {

@@ -16,16 +16,16 @@ import (
 // builtIn returns the plugins for the volume types that need no storage system,
 // with the kubelet's names.
 func builtIn(cfg *Config) []Plugin {
-	shows := func(name string, kept medium) contents {
+	withContents := func(name string, kept medium) contents {
 		return contents{local: local{name: name, cfg: cfg}, kept: kept}
 	}
 	return []Plugin{
 		emptyDirPlugin{local{name: "kubernetes.io/empty-dir", cfg: cfg}},
 		hostPathPlugin{local{name: "kubernetes.io/host-path", cfg: cfg}},
-		configMapPlugin{shows("kubernetes.io/configmap", onDisk)},
-		secretPlugin{shows("kubernetes.io/secret", inMemory)},
-		downwardPlugin{shows("kubernetes.io/downward-api", inMemory)},
-		projectedPlugin{shows("kubernetes.io/projected", inMemory)},
+		configMapPlugin{withContents("kubernetes.io/configmap", onDisk)},
+		secretPlugin{withContents("kubernetes.io/secret", inMemory)},
+		downwardPlugin{withContents("kubernetes.io/downward-api", inMemory)},
+		projectedPlugin{withContents("kubernetes.io/projected", inMemory)},
 	}
 }
 
@@ -48,25 +48,26 @@ func (local) Usage(context.Context, Ref) (*Usage, error) { return nil, nil }
 // dir returns the volume's directory below the root.
 func (l local) dir(r Ref) string { return folderOf(r.PodUID, l.name, r.Volume) }
 
-// unready is the mode of a volume's directory until its owner is set, so that
-// the next attempt detects an interrupted one. Containers may set the mode of
-// their directories, but not to this one, which lets nobody enter. It is
-// independent of the umask.
-const unready fs.FileMode = 0o600
+// modeNotReady is the mode of a volume's directory until its group and its final
+// mode are set. By this mode, the next SetUp detects that an earlier one was
+// interrupted. A container may change the mode of the directory. It is assumed
+// not to choose this mode, in which only root can enter. The usual umasks do
+// not change it.
+const modeNotReady fs.FileMode = 0o600
 
 // folder creates a volume's directory with its mode and group. If it is ready
 // already, it is not changed.
 func (l local) folder(r Request) error { return l.makeFolder(r, nil) }
 
-// memoryFolder is folder with a tmpfs, of the system's default size if
-// sizeBytes is zero.
+// memoryFolder does the same as folder, and mounts a tmpfs on the directory. If
+// sizeBytes is 0, the tmpfs has the system's default size.
 func (l local) memoryFolder(r Request, sizeBytes int64) error {
 	return l.makeFolder(r, func() error { return l.mountMemory(r, sizeBytes) })
 }
 
 func (l local) makeFolder(r Request, mount func() error) error {
 	root, dir := r.batch.root, l.dir(r.Ref)
-	if err := root.Mkdir(dir, unready); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := root.Mkdir(dir, modeNotReady); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if mount != nil {
@@ -75,7 +76,7 @@ func (l local) makeFolder(r Request, mount func() error) error {
 		}
 	}
 	info, err := root.Lstat(dir)
-	if err != nil || info.Mode() != fs.ModeDir|unready {
+	if err != nil || info.Mode() != fs.ModeDir|modeNotReady {
 		return err
 	}
 	group := fsGroup(r.Pod)
@@ -105,9 +106,9 @@ func (l local) mountMemory(r Request, sizeBytes int64) error {
 	if slices.Contains(below(mounts, filepath.ToSlash(at)), filepath.ToSlash(at)) {
 		return nil
 	}
-	// A mount follows links in the path, which would lead it to another place.
+	// mount(2) follows symbolic links, and would mount the tmpfs on another directory.
 	if real, err := filepath.EvalSymlinks(at); err != nil || real != at {
-		return fmt.Errorf("%s is not the volume's directory: a symbolic link is in its path", at)
+		return fmt.Errorf("could not mount a tmpfs on %s: its path contains a symbolic link, or could not be resolved", at)
 	}
 	return l.cfg.Mounter.Tmpfs(at, sizeBytes)
 }
@@ -157,8 +158,9 @@ func (e emptyDirPlugin) SetUp(_ context.Context, r Request) (Mount, error) {
 	return Mount{Path: r.Dir}, e.memoryFolder(r, memorySize(r.Pod, source, e.cfg.allocatable()))
 }
 
-// memorySize returns the size of a volume in memory: the smallest of its own
-// limit, the pod's and the node's, 0 if none is set.
+// memorySize returns the size of a memory-backed volume: the smallest of its
+// size limit, the pod's memory limit and the node's allocatable memory. It is 0
+// if none of them is set.
 func memorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource, allocatable corev1.ResourceList) (size int64) {
 	smaller := func(n int64) {
 		if n > 0 && (size == 0 || n < size) {

@@ -108,7 +108,7 @@ type secretPlugin struct{ contents }
 // Supports implements [Plugin].
 func (c secretPlugin) Supports(_ *corev1.Pod, v *corev1.Volume) (bool, error) {
 	if v.Secret != nil && c.cfg.Objects == nil {
-		return false, fmt.Errorf("secret %q: Secrets are not available on this node", v.Secret.SecretName)
+		return false, fmt.Errorf("secret %q: secrets are not available on this node", v.Secret.SecretName)
 	}
 	return v.Secret != nil, nil
 }
@@ -149,7 +149,7 @@ func (c projectedPlugin) Supports(_ *corev1.Pod, v *corev1.Volume) (bool, error)
 		case s.ConfigMap != nil && c.cfg.Objects == nil:
 			problem = "ConfigMaps are not available on this node"
 		case s.Secret != nil && c.cfg.Objects == nil:
-			problem = "Secrets are not available on this node"
+			problem = "secrets are not available on this node"
 		case s.ServiceAccountToken != nil && c.cfg.Tokens == nil:
 			problem = "service account tokens are not available on this node"
 		case s.ConfigMap == nil && s.Secret == nil && s.DownwardAPI == nil && s.ServiceAccountToken == nil:

@@ -181,7 +181,7 @@ func TestMount_MissingOnTheNode(t *testing.T) {
 			}
 		}, "failed to fetch token: broken"},
 		{"no ConfigMaps", configMap("cm"), func(c *volumes.Config) { c.Objects = nil }, `configmap "cm": ConfigMaps are not available on this node`},
-		{"no Secrets", secret, func(c *volumes.Config) { c.Objects = nil }, `secret "s": Secrets are not available on this node`},
+		{"no Secrets", secret, func(c *volumes.Config) { c.Objects = nil }, `secret "s": secrets are not available on this node`},
 		{"nobody knows about ConfigMaps", configMap("cm"), func(c *volumes.Config) { c.Objects = &objects{err: broken} }, "broken"},
 		{"nobody knows about Secrets", secret, func(c *volumes.Config) { c.Objects = &objects{err: broken} }, "broken"},
 		{"a tmpfs that can't be mounted", secret, func(c *volumes.Config) { c.Mounter = &mounter{tmpfsErr: broken} }, "broken"},

@@ -249,7 +249,7 @@ spec.volumes[3].persistentVolumeClaim: volume "claim": volume type persistentVol
 spec.volumes[4].emptyDir: volume "huge": emptyDir with medium HugePages is not supported
 spec.volumes[5].configMap: volume "cm": configmap "cm": ConfigMaps are not available on this node
 spec.volumes[6].projected: volume "p": projected.sources[1].serviceAccountToken: service account tokens are not available on this node
-projected.sources[2].secret: Secrets are not available on this node
+projected.sources[2].secret: secrets are not available on this node
 spec.volumes[8].name: volume "ok": the pod has several volumes of this name
 spec.volumes[9]: volume "two": may not specify more than 1 volume type: csi, emptyDir`)
 	_, err := n.Mount(t.Context(), p)

@@ -178,7 +178,7 @@ func (noObjects) ConfigMap(_ context.Context, _ *corev1.Pod, name string) (*core
 
 // Secret returns an error.
 func (noObjects) Secret(_ context.Context, _ *corev1.Pod, name string) (*corev1.Secret, error) {
-	return nil, fmt.Errorf("secret %q: Secrets are not available on this node", name)
+	return nil, fmt.Errorf("secret %q: secrets are not available on this node", name)
 }
 
 // Release does nothing.

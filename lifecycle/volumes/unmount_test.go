@@ -123,7 +123,7 @@ func TestUnmount_LinksInVolumes(t *testing.T) {
 	require.NoError(t, os.MkdirAll(n.root+"/pods/uid-1/volumes/elsewhere", 0o700))
 	require.NoError(t, os.Symlink("elsewhere", n.root+"/pods/uid-1/volumes/kubernetes.io~secret"))
 	_, err = n.Mount(t.Context(), podOf(secret))
-	require.ErrorContains(t, err, "is not the volume's directory")
+	require.ErrorContains(t, err, "its path contains a symbolic link")
 	require.Empty(t, n.mounter.targets())
 }
 

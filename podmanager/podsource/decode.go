@@ -20,8 +20,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// maxDocuments limits the documents of one file, because the errors of each are a line in
-// the log.
+// maxDocuments limits the documents of one file, because the errors of each document are a
+// line in the log.
 const maxDocuments = 100
 
 // manifest is one pod or one object of a file, with defaults. A pod has its identity, but
@@ -68,8 +68,8 @@ func (m manifest) name() string {
 // is invalid, it returns only the problems.
 func decodeFile(file string, data []byte, of origin) ([]manifest, []Problem) {
 	if len(bytes.TrimSpace(data)) == 0 {
-		// A file that an editor has just truncated is empty. That must not remove the pods
-		// that were in it.
+		// A file that an editor has just truncated is empty. This must not remove the pods
+		// that the file defined.
 		return nil, []Problem{{File: file, Err: errors.New("the file contains no manifest")}}
 	}
 	return decodeText(file, data, strings.ToLower(filepath.Ext(file)) == ".json", of)
@@ -249,7 +249,7 @@ func decodeObject(data []byte, object metav1.Object) (metav1.Object, error) {
 // the API version only.
 func checkKind(data []byte, kinds []string) (kind string, err error) {
 	if kindOf(data) != "an object" {
-		return "", fmt.Errorf("not a %s: want an object, have %s", strings.Join(kinds, ", "), kindOf(data))
+		return "", fmt.Errorf("not a %s: must be an object, not %s", strings.Join(kinds, ", "), kindOf(data))
 	}
 	var head struct{ APIVersion, Kind any }
 	if err := json.Unmarshal(data, &head); err != nil {

@@ -40,9 +40,9 @@ func TestDecodeFile_RejectsOtherContent(t *testing.T) {
 		"nothing":       {"f.yaml", "", "f.yaml: the file contains no manifest"},
 		"only comments": {"f.yaml", "# one\n---\n#two\n", "f.yaml: the file contains no manifest"},
 		"empty JSON":    {"f.json", " \n", "f.json: the file contains no manifest"},
-		"text":          {"f.yaml", "hello", "f.yaml: document 1: not a Pod: want an object, have a string"},
-		"a list":        {"f.yaml", "- a", "f.yaml: document 1: not a Pod: want an object, have a list"},
-		"null":          {"f.yaml", "~", "f.yaml: document 1: not a Pod: want an object, have null"},
+		"text":          {"f.yaml", "hello", "f.yaml: document 1: not a Pod: must be an object, not a string"},
+		"a list":        {"f.yaml", "- a", "f.yaml: document 1: not a Pod: must be an object, not a list"},
+		"null":          {"f.yaml", "~", "f.yaml: document 1: not a Pod: must be an object, not null"},
 		"not YAML":      {"f.yaml", "a: b: c", "f.yaml: document 1: not valid YAML: yaml: mapping values are not allowed in this context"},
 		"not YAML, line of the file": {
 			"f.yaml", "---\n" + podWith("", "") + "---\n# more\na:\n\t- b\n",

@@ -61,7 +61,7 @@ func (d *Directory) Run(ctx context.Context, set func(context.Context, []*corev1
 	defer w.stop()
 	return d.loop.Run(ctx, func(ctx context.Context) time.Duration {
 		if !d.cfg.PollOnly {
-			watching.set(ctx, w.arm())
+			watching.set(ctx, w.watchFolder())
 		}
 		res, generation, err := d.load(ctx)
 		if err != nil && ctx.Err() != nil {

@@ -111,7 +111,7 @@ func TestRun_LogsEachProblemTwice(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, 2, strings.Count(log.String(), "\n"), log.String())
-	require.Contains(t, log.String(), `level=WARN msg="manifest problem" file=`+file+` document=1 err="not a Pod: want an object, have a list"`)
+	require.Contains(t, log.String(), `level=WARN msg="could not use a manifest" file=`+file+` document=1 err="not a Pod: must be an object, not a list"`)
 	require.Contains(t, log.String(), `level=INFO msg="manifest problem resolved" file=`+file+` document=1`)
 }
 

@@ -66,7 +66,7 @@ func (s *state) publish(ctx context.Context, problems []Problem) {
 	s.problems = problems
 	s.mu.Unlock()
 	for _, p := range added {
-		s.log.WarnContext(ctx, "manifest problem", "file", p.File, "document", p.Document, "err", p.Err)
+		s.log.WarnContext(ctx, "could not use a manifest", "file", p.File, "document", p.Document, "err", p.Err)
 	}
 	for _, p := range resolved {
 		s.log.InfoContext(ctx, "manifest problem resolved", "file", p.File, "document", p.Document)

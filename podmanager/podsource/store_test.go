@@ -125,11 +125,11 @@ func TestStore_DataIsNeverLogged(t *testing.T) {
 	const head = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"
 	for name, c := range map[string]struct{ text, want string }{
 		"not base64":          {head + "data: {a: hunter2!}", "data[a]: Invalid value: \"(hidden)\": must be base64"},
-		"a number":            {head + "data: {a: 42424242}", "data[a]: Invalid value: \"(hidden)\": want a string, have a number"},
-		"a list":              {head + "data: {a: [hunter2]}", "want a string, have a list"},
+		"a number":            {head + "data: {a: 42424242}", "data[a]: Invalid value: \"(hidden)\": must be a string, not a number"},
+		"a list":              {head + "data: {a: [hunter2]}", "must be a string, not a list"},
 		"number as text":      {head + "stringData: {a: 42424242}", "stringData[a]: Invalid value"},
-		"text as an object":   {head + "data: hunter2", "data: Invalid value: \"(hidden)\": want an object"},
-		"bad type":            {head + "type: {hunter2: hunter2}", "type: Invalid value: \"(hidden)\": want a string"},
+		"text as an object":   {head + "data: hunter2", "data: Invalid value: \"(hidden)\": must be an object"},
+		"bad type":            {head + "type: {hunter2: hunter2}", "type: Invalid value: \"(hidden)\": must be a string"},
 		"bad flag":            {head + "immutable: hunter2", "immutable: Invalid value: \"(hidden)\""},
 		"bad time":            {"apiVersion: v1\nkind: Secret\nmetadata: {name: s, creationTimestamp: hunter2}\n", "metadata.creationTimestamp: Invalid value: \"(hidden)\": cannot be decoded"},
 		"bad key":             {head + "data: {a b: aGk=}", "data: Invalid value: \"a b\""},
@@ -155,7 +155,7 @@ func TestStore_DataIsNeverLogged(t *testing.T) {
 			problems := b.load().Problems
 			require.Len(t, problems, 1)
 			require.ErrorContains(t, problems[0], c.want)
-			require.Contains(t, log.String(), "manifest problem")
+			require.Contains(t, log.String(), "could not use a manifest")
 			for _, told := range []string{problems[0].Error(), log.String()} {
 				require.NotContains(t, told, "hunter2")
 				require.NotContains(t, told, "42424242")

@@ -20,8 +20,8 @@ import (
 // value of a wrong type.
 //
 // It exists because decoders stop at the first wrong type, and report the Go type instead
-// of the path, or neither for a type with its own UnmarshalJSON, such as a quantity. With
-// secret, errors contain no values.
+// of the path. For a type with its own UnmarshalJSON, such as a quantity, they report
+// neither. If secret is true, errors contain no values.
 func checkFields(data []byte, t reflect.Type, secret bool) field.ErrorList {
 	c := checker{fields: make(map[reflect.Type]map[string]reflect.Type), secret: secret}
 	c.value(nil, data, t)
@@ -73,8 +73,8 @@ func (c *checker) value(path *field.Path, raw json.RawMessage, t reflect.Type) {
 	}
 }
 
-// object checks a struct, given the types of its fields, or a map, given the type all of
-// its values.
+// object checks a struct or a map. For a struct, fields has the types of its fields; for a
+// map, all is the type of all its values.
 func (c *checker) object(path *field.Path, raw json.RawMessage, fields map[string]reflect.Type, all reflect.Type) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
@@ -132,7 +132,7 @@ func (c *checker) bytes(path *field.Path, raw json.RawMessage) {
 }
 
 func (c *checker) wrong(path *field.Path, raw json.RawMessage, want string) {
-	c.errs = append(c.errs, field.TypeInvalid(path, c.shown(raw), "want "+want+", have "+kindOf(raw)))
+	c.errs = append(c.errs, field.TypeInvalid(path, c.shown(raw), "must be "+want+", not "+kindOf(raw)))
 }
 
 // fieldsOf returns the types of a struct's fields by JSON name, including those of embedded

@@ -29,39 +29,39 @@ func TestCheckFields_EveryUnknownFieldAndWrongType(t *testing.T) {
 		},
 		"number for string": {
 			podWith("hostname: 5", ""),
-			"spec.hostname: Invalid value: 5: want a string, have a number",
+			"spec.hostname: Invalid value: 5: must be a string, not a number",
 		},
 		"string for number": {
 			podWith("", "ports: [{containerPort: http}]"),
-			`spec.containers[0].ports[0].containerPort: Invalid value: "http": want an integer of 32 bits, have a string`,
+			`spec.containers[0].ports[0].containerPort: Invalid value: "http": must be an integer of 32 bits, not a string`,
 		},
 		"number too large": {
 			podWith("", "ports: [{containerPort: 9999999999}]"),
-			"spec.containers[0].ports[0].containerPort: Invalid value: 9999999999: want an integer of 32 bits, have a number",
+			"spec.containers[0].ports[0].containerPort: Invalid value: 9999999999: must be an integer of 32 bits, not a number",
 		},
 		"fraction": {
 			podWith("terminationGracePeriodSeconds: 1.5", ""),
-			"spec.terminationGracePeriodSeconds: Invalid value: 1.5: want an integer of 64 bits, have a number",
+			"spec.terminationGracePeriodSeconds: Invalid value: 1.5: must be an integer of 64 bits, not a number",
 		},
 		"string for bool": {
 			podWith(`hostPID: "true"`, ""),
-			`spec.hostPID: Invalid value: "true": want true or false, have a string`,
+			`spec.hostPID: Invalid value: "true": must be true or false, not a string`,
 		},
 		"object for list": {
 			podWith("", "ports: {a: b}"),
-			`spec.containers[0].ports: Invalid value: {"a":"b"}: want a list, have an object`,
+			`spec.containers[0].ports: Invalid value: {"a":"b"}: must be a list, not an object`,
 		},
 		"list for object": {
 			podWith("securityContext: [1]", ""),
-			"spec.securityContext: Invalid value: [1]: want an object, have a list",
+			"spec.securityContext: Invalid value: [1]: must be an object, not a list",
 		},
 		"string for map": {
 			podWith("nodeSelector: a", ""),
-			`spec.nodeSelector: Invalid value: "a": want an object, have a string`,
+			`spec.nodeSelector: Invalid value: "a": must be an object, not a string`,
 		},
 		"number in map": {
 			podWith("nodeSelector: {a: 1}", ""),
-			"spec.nodeSelector[a]: Invalid value: 1: want a string, have a number",
+			"spec.nodeSelector[a]: Invalid value: 1: must be a string, not a number",
 		},
 		"bad quantity": {
 			podWith("", "resources: {limits: {cpu: lots}}"),
@@ -77,7 +77,7 @@ func TestCheckFields_EveryUnknownFieldAndWrongType(t *testing.T) {
 		},
 		"long value": {
 			podWith("hostNetwork: "+strings.Repeat("ä", 50), ""),
-			"want true or false",
+			"must be true or false",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestValidate_InvalidValues(t *testing.T) {
 		},
 		"list for string": {
 			podWith("", "env: [{name: A, value: [1]}]"),
-			"spec.containers[0].env[0].value: Invalid value: [1]: want a string, have a list",
+			"spec.containers[0].env[0].value: Invalid value: [1]: must be a string, not a list",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

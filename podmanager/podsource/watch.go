@@ -34,17 +34,18 @@ type watch struct {
 	trigger func()
 	clock   clock.Clock
 
-	watcher  *fsnotify.Watcher // nil until it was created
-	folder   os.FileInfo       // the watched folder; nil if none is watched
-	replaced atomic.Bool       // the folder at path may have been replaced
-	joined   sync.WaitGroup
+	watcher    *fsnotify.Watcher // nil until it was created
+	folder     os.FileInfo       // the watched folder; nil if none is watched
+	replaced   atomic.Bool       // the folder at path may have been replaced
+	goroutines sync.WaitGroup
 }
 
-// arm watches the folder that is at the path now. It is called before each pass: the pass
-// sees all changes up to then, and the watch notifies about later ones. If the folder does
-// not exist, arm watches its parent, in which it may be created. If the path is a link, arm
-// watches the parent too, because the link may be changed to another folder.
-func (w *watch) arm() error {
+// watchFolder watches the folder that is at the path now. It is called before each pass:
+// the pass sees all changes up to then, and the watch notifies about later ones. If the
+// folder does not exist, watchFolder watches its parent, in which it may be created. If the
+// path is a link, watchFolder watches the parent too, because the link may be replaced by a
+// link to another folder.
+func (w *watch) watchFolder() error {
 	if err := w.start(); err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (w *watch) start() error {
 		return err
 	}
 	w.path, w.watcher = path, watcher
-	w.joined.Go(func() { w.listen(watcher) })
+	w.goroutines.Go(func() { w.listen(watcher) })
 	return nil
 }
 
@@ -100,7 +101,7 @@ func (w *watch) stop() {
 	if w.watcher != nil {
 		_ = w.watcher.Close()
 	}
-	w.joined.Wait()
+	w.goroutines.Wait()
 }
 
 // listen triggers a pass when the folder has stopped changing.
@@ -123,11 +124,11 @@ func (w *watch) listen(watcher *fsnotify.Watcher) {
 			if !ok {
 				return
 			}
-			// Events or the watch itself were lost: arm restores the watch, and a pass
+			// Events or the watch itself were lost: watchFolder restores the watch, and a pass
 			// finds the changes.
 			w.replaced.Store(true)
 			d.extend(quietAfterWrite)
-		case <-d.over:
+		case <-d.expired:
 			d.stop()
 			w.trigger()
 		}
@@ -137,11 +138,11 @@ func (w *watch) listen(watcher *fsnotify.Watcher) {
 // debounce delays a pass after a change until the folder has stopped changing, at most for
 // maxDelay.
 type debounce struct {
-	clock clock.Clock
-	first time.Time // time of the first change; zero if no pass is pending
-	until time.Time // end of the delay; a later change never shortens it
-	timer clock.Timer
-	over  <-chan time.Time
+	clock   clock.Clock
+	first   time.Time // time of the first change; zero if no pass is pending
+	until   time.Time // end of the delay; a later change never shortens it
+	timer   clock.Timer
+	expired <-chan time.Time
 }
 
 // extend starts the delay or extends it.
@@ -156,14 +157,14 @@ func (d *debounce) extend(quiet time.Duration) {
 		d.until = until
 	}
 	d.timer = d.clock.NewTimer(max(0, min(d.until.Sub(now), maxDelay-now.Sub(d.first))))
-	d.over = d.timer.C()
+	d.expired = d.timer.C()
 }
 
 func (d *debounce) stop() {
 	if !d.first.IsZero() {
 		d.timer.Stop()
 	}
-	d.first, d.over = time.Time{}, nil
+	d.first, d.expired = time.Time{}, nil
 }
 
 // quietAfter returns how long the folder must be unchanged after an event. It is 0 if the
@@ -171,7 +172,7 @@ func (d *debounce) stop() {
 func quietAfter(event fsnotify.Event, folder string) time.Duration {
 	if event.Name != folder {
 		dir, name := filepath.Split(event.Name)
-		// In a mounted ConfigMap the link ..data is replaced.
+		// The kubelet updates a mounted ConfigMap by replacing the link ..data.
 		if filepath.Clean(dir) != folder || !isManifestName(name) && !strings.HasPrefix(name, "..") {
 			return 0
 		}
@@ -200,5 +201,5 @@ func isIncomplete(path string) bool {
 	defer func() { _ = f.Close() }() // read-only
 	var end [1]byte
 	_, err = f.ReadAt(end[:], max(0, info.Size()-1))
-	return err != nil || end[0] != '\n' && end[0] != '}' // a JSON file may end without a newline, and a part of it is not valid
+	return err != nil || end[0] != '\n' && end[0] != '}' // a JSON file may end without a newline; if it is cut after a }, the decoder rejects it
 }

@@ -107,16 +107,16 @@ func TestWatch_ErrorTriggersAPass(t *testing.T) {
 	t.Parallel()
 	passes := make(chan struct{}, 10)
 	w := &watch{open: fsnotify.NewWatcher, path: t.TempDir(), trigger: func() { passes <- struct{}{} }, clock: clock.RealClock{}}
-	require.NoError(t, w.arm())
+	require.NoError(t, w.watchFolder())
 	w.watcher.Errors <- fsnotify.ErrEventOverflow
 	<-passes
 	require.True(t, w.replaced.Load())
-	require.NoError(t, w.arm())
+	require.NoError(t, w.watchFolder())
 	require.False(t, w.replaced.Load())
 	w.stop()
 
 	broken := &watch{open: func() (*fsnotify.Watcher, error) { return nil, errors.New("boom") }, path: "x"}
-	require.EqualError(t, broken.arm(), "boom")
+	require.EqualError(t, broken.watchFolder(), "boom")
 	broken.stop()
 }
 
@@ -129,13 +129,13 @@ func TestDebounce_WriteDoesNotShortenTheDelay(t *testing.T) {
 	c.Step(time.Millisecond)
 	p.extend(quietAfterWrite)
 	c.Step(quietAfterRemove - 2*time.Millisecond)
-	require.Empty(t, p.over)
+	require.Empty(t, p.expired)
 	c.Step(time.Millisecond)
-	require.Len(t, p.over, 1)
+	require.Len(t, p.expired, 1)
 	p.stop()
 	p.extend(quietAfterWrite) // another delay
 	c.Step(quietAfterWrite)
-	require.Len(t, p.over, 1)
+	require.Len(t, p.expired, 1)
 	p.stop()
 }
 
@@ -144,7 +144,7 @@ func TestWatch_MaxDelay(t *testing.T) {
 	t.Parallel()
 	passes := make(chan struct{}, 100)
 	w := &watch{open: fsnotify.NewWatcher, path: t.TempDir(), trigger: func() { passes <- struct{}{} }, clock: clock.RealClock{}}
-	require.NoError(t, w.arm())
+	require.NoError(t, w.watchFolder())
 	begin := time.Now()
 	for time.Since(begin) < 10*maxDelay && len(passes) == 0 {
 		w.watcher.Events <- fsnotify.Event{Name: filepath.Join(w.path, "a.yaml"), Op: fsnotify.Write}

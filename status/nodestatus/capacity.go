@@ -14,7 +14,7 @@ func setResources(s *corev1.NodeStatus, f Facts) {
 	if s.Capacity == nil {
 		s.Capacity = corev1.ResourceList{}
 	}
-	maps.Copy(s.Capacity, machine(f))
+	maps.Copy(s.Capacity, machineCapacity(f))
 	maps.Copy(s.Capacity, f.Extended.Capacity.DeepCopy())
 
 	if s.Allocatable == nil {
@@ -28,9 +28,9 @@ func setResources(s *corev1.NodeStatus, f Facts) {
 	maps.Copy(s.Allocatable, f.Extended.Allocatable.DeepCopy())
 }
 
-// machine returns the capacity of the machine. If it could not be measured, cpu and memory
-// are 0.
-func machine(f Facts) corev1.ResourceList {
+// machineCapacity returns the capacity of the machine and the maximum number of pods. If the machine
+// could not be measured, cpu and memory are 0.
+func machineCapacity(f Facts) corev1.ResourceList {
 	list := f.Capacity.DeepCopy()
 	pods := int64(f.MaxPods)
 	if list == nil {
@@ -76,8 +76,8 @@ func Allocatable(capacity corev1.ResourceList, reserved []corev1.ResourceList) c
 
 // isExtended reports whether a device plugin may offer a resource of this name.
 func isExtended(name corev1.ResourceName) bool {
-	const ofQuotas = corev1.DefaultResourceRequestsPrefix
+	const quotaPrefix = corev1.DefaultResourceRequestsPrefix
 	text := string(name)
 	return strings.Contains(text, "/") && !strings.Contains(text, corev1.ResourceDefaultNamespacePrefix) &&
-		!strings.HasPrefix(text, ofQuotas) && len(validation.IsQualifiedName(ofQuotas+text)) == 0
+		!strings.HasPrefix(text, quotaPrefix) && len(validation.IsQualifiedName(quotaPrefix+text)) == 0
 }

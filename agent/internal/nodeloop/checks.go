@@ -29,8 +29,8 @@ func (p *parts) init(changed func()) {
 	p.errs = map[string]error{partRuntime: ErrNotAsked}
 }
 
-// record replaces the last error of a part; nil means it has none. It calls Config.Changed on a
-// change, without holding a lock.
+// record replaces the last error of a part; nil means that the part has no error. If the error
+// has changed, record calls Config.Changed, without holding a lock.
 func (p *parts) record(name string, err error) {
 	p.mu.Lock()
 	before := p.errs[name]
@@ -47,8 +47,8 @@ func (p *parts) err(name string) error {
 	return p.errs[name]
 }
 
-// notes returns the last error of a part that works in passes, as a note: the part is not
-// broken, because another pass follows.
+// notes returns the last error of a part as a note. A failed pass does not make the part
+// unhealthy, because another pass follows.
 func (p *parts) notes(name string) []string {
 	if err := p.err(name); err != nil {
 		return []string{"the last pass failed: " + err.Error()}

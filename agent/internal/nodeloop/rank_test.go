@@ -48,7 +48,7 @@ func TestRanking_Words(t *testing.T) {
 			"number 1 of 2 in the eviction order for nodefs.inodesFree (nodefs.inodesFree<1k; 2000 available): priority 0, QoS class ",
 		},
 		"critical":   {func(r *Ranking) { r.orders[memory][1].Kept = eviction.KeptCritical }, "it is never evicted because it is critical; otherwise it would be " + place},
-		"useless":    {func(r *Ranking) { r.orders[memory][1].Kept = eviction.KeptUseless }, "it is not evicted now because it frees nothing; otherwise it would be " + place},
+		"useless":    {func(r *Ranking) { r.orders[memory][1].Kept = eviction.KeptUseless }, "it is not evicted now because it would free nothing; otherwise it would be " + place},
 		"not ranked": {func(r *Ranking) { r.orders[memory] = r.orders[memory][:1] }, "it is not among the pods that can be evicted"},
 		"unknown signal": {func(r *Ranking) {
 			r.reports[0].State, r.reports[2].State = eviction.Unknown, eviction.Unknown

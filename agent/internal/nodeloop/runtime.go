@@ -27,7 +27,7 @@ const (
 	runtimeAPI = "v1"
 )
 
-// ErrNotAsked is the runtime's problem until its status was requested once.
+// ErrNotAsked is the runtime's problem until its status was requested for the first time.
 var ErrNotAsked = errors.New("the status of the container runtime was not requested yet")
 
 // runtimeState has the last answers of the runtime.

@@ -12,9 +12,9 @@ func (l *Loop) Checks() []Check {
 
 func (l *Loop) checkPLEG() Check {
 	s := l.pleg.Stats()
-	note := fmt.Sprintf("lists the runtime every %v and receives no container events", s.Period)
+	note := fmt.Sprintf("lists the runtime's pods every %v and receives no container events", s.Period)
 	if s.Streaming {
-		note = fmt.Sprintf("lists the runtime every %v and receives container events", s.Period)
+		note = fmt.Sprintf("lists the runtime's pods every %v and receives container events", s.Period)
 	}
 	return Check{Name: "pleg", Err: l.pleg.Healthy(), Notes: []string{note}}
 }

@@ -76,7 +76,7 @@ func TestViews(t *testing.T) {
 		_, err = b.Explain(b.t.Context(), "nobody")
 		require.ErrorContains(t, err, "the pod is unknown")
 		require.False(t, b.CleanedUp("uid-web"))
-		require.Contains(t, strings.Join(b.check("pleg").Notes, ""), "lists the runtime every")
+		require.Contains(t, strings.Join(b.check("pleg").Notes, ""), "lists the runtime's pods every")
 		require.Equal(t, []string{"2 pods"}, b.check("workers").Notes)
 		require.Empty(t, b.check("statuses").Notes)
 		b.RunHook(b.t.Context(), lifecycle.Hook{})

@@ -30,7 +30,7 @@ func (x *explainer) offered() {
 func (x *explainer) refused() {
 	x.because("it was not admitted: %s", answer(x.r.refusal))
 	switch {
-	case x.r.working:
+	case x.r.hasWorker:
 		x.then(time.Time{}, "the containers that an earlier agent started are stopped")
 	case x.r.static():
 		x.then(time.Time{}, "admission is retried when the node has changed or another pod has ended")
@@ -114,11 +114,11 @@ func (x *explainer) ended() {
 		x.then(time.Time{}, "its remaining data is removed")
 	}
 	switch policy := x.r.pod.Spec.RestartPolicy; {
-	case x.r.again:
+	case x.r.restartAfterRemoval:
 		x.comesBack()
-	case x.r.source == "" || x.r.remove == deleted:
+	case x.r.source == "" || x.r.removalReason == deleted:
 	case x.r.stopped:
-		x.because("the pods of the node were stopped; the next agent starts it again")
+		x.because("the pods of the node were stopped; it starts again when the agent is started again")
 	case x.out.Pod.Spec.Status.Reason == "" && (policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure):
 		x.because("it does not run again: its restart policy is %s", policy)
 	default:
@@ -127,7 +127,7 @@ func (x *explainer) ended() {
 }
 
 func (x *explainer) comesBack() {
-	if x.r.again {
+	if x.r.restartAfterRemoval {
 		x.then(time.Time{}, "it starts again when its earlier run is completely removed")
 	}
 }

@@ -278,10 +278,10 @@ func TestExplain_Ends(t *testing.T) {
 		"by itself": {Ended, func(x *explainer) { x.r.pod.Spec.RestartPolicy = corev1.RestartPolicyNever }, []string{end, "it does not run again: its restart policy is Never"}, nil},
 		"evicted": {Removed, func(x *explainer) {
 			x.r.pod.Status.Reason, x.r.pod.Status.Message = "Evicted", "The node was low on resource: memory."
-			x.r.remove = evicted
+			x.r.removalReason = evicted
 		}, []string{"Evicted: The node was low on resource: memory.", end, "a pod that has ended does not run again"}, nil},
 		"undefined": {Ended, func(x *explainer) { x.r.source = "" }, []string{end}, []Step{{What: "its remaining data is removed"}}},
-		"again": {Ended, func(x *explainer) { x.r.again = true }, []string{end}, []Step{
+		"again": {Ended, func(x *explainer) { x.r.restartAfterRemoval = true }, []string{end}, []Step{
 			{What: "its remaining data is removed"}, {What: "it starts again when its earlier run is completely removed"},
 		}},
 		"is stopped": {Ending, func(*explainer) {}, []string{end}, []Step{

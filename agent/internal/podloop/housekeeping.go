@@ -22,14 +22,15 @@ const (
 )
 
 // housekeeping makes workers, statuses, runtime and disk agree with the records. It only
-// repairs; pods that live normally don't need it. It does nothing before every source has
-// called set and the runtime was listed: until then, a pod without a record may belong to a
-// source.
+// repairs inconsistencies: the pods of an agent without errors do not need it. It does nothing
+// until every source has called set and the first relist is complete: until then, a pod without
+// a record may belong to a source.
 type housekeeping struct {
 	*Loop
 	searched time.Time // time of the last disk search
-	// cleared are pods without a record whose files still exist after their removal. These
-	// files do not belong to this agent.
+	// cleared are the pods without a record whose removal searchDisk has already requested,
+	// as long as files of them exist. They are not removed again: the files that are left do
+	// not belong to this agent.
 	cleared map[types.UID]bool
 }
 
@@ -70,8 +71,8 @@ func (l *Loop) reconcile() {
 	l.statuses.RemoveOrphanedStatuses(l.isKnown)
 	l.unpublished.retain(l.isKnown)
 	for _, uid := range l.uids() {
-		if r, _ := l.record(uid); r.working && !has(known, uid) {
-			l.apply(event{kind: evMoved, uid: uid, phase: podworker.Finished}) // its worker was never started
+		if r, _ := l.record(uid); r.hasWorker && !has(known, uid) {
+			l.apply(event{kind: evPhaseChanged, uid: uid, phase: podworker.Finished}) // the worker was forgotten before its first sync
 		}
 	}
 	l.findOrphans()

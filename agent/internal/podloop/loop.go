@@ -65,7 +65,8 @@ type Loop struct {
 	records map[types.UID]record // written only by the goroutine of the event queue
 	moved   chan struct{}        // closed and replaced when a record changes
 	ready   bool                 // every source has called set
-	// ranBefore are the names of the pods that ran when the agent started. Nil means unknown.
+	// ranBefore are the names of the pods that ran when the agent started. Nil means that they
+	// are unknown.
 	ranBefore map[types.NamespacedName]bool
 }
 
@@ -89,7 +90,7 @@ func (l *Loop) apply(e event) {
 	for _, d := range todo {
 		l.perform(after, d)
 	}
-	if e.kind == evMoved && e.phase == podworker.Terminated {
+	if e.kind == evPhaseChanged && e.phase == podworker.Terminated {
 		l.retryDue = true
 	}
 }
@@ -238,8 +239,8 @@ func (l *Loop) publish(uid types.UID) {
 	}
 }
 
-// defined handles a change of the sources' pods. First reports whether it is the first one of
-// its source.
+// defined handles a change of the sources' pods. The argument first reports whether it is the
+// first change of its source.
 func (l *Loop) defined(c podmanager.Change, first bool) {
 	for _, op := range c.Ops {
 		e := event{uid: op.Pod.UID, pod: op.Pod, source: op.Pod.Annotations[podspec.SourceAnnotation]}
@@ -276,8 +277,8 @@ func (l *Loop) endedBefore(pod *corev1.Pod, first bool) bool {
 	return first && ok && podspec.IsTerminal(s.Phase)
 }
 
-// savedStatus returns the status that an earlier agent has saved for a pod, if it is still
-// valid.
+// savedStatus returns the status that an earlier agent has saved for a pod, if the status is
+// still valid.
 func (l *Loop) savedStatus(uid types.UID) (corev1.PodStatus, bool) {
 	s, ok := l.saved.Status(uid)
 	if !ok || !countsAfterRestart(s) {
@@ -286,19 +287,19 @@ func (l *Loop) savedStatus(uid types.UID) (corev1.PodStatus, bool) {
 	return s, true
 }
 
-// Sync reports a change outside the agent that these pods depend on. A refused static pod goes
-// through admission again; any other pod is synced and its status is published again. It never
-// blocks and may be called from anywhere.
+// Sync reports a change of something outside the agent on which these pods depend. A refused
+// static pod goes through admission again; any other pod is synced and its status is published
+// again. Sync never blocks and may be called from anywhere.
 func (l *Loop) Sync(uids ...types.UID) {
 	l.post(func() {
 		for _, uid := range uids {
-			l.apply(event{kind: evSynced, uid: uid})
+			l.apply(event{kind: evDependencyChanged, uid: uid})
 		}
 	})
 }
 
 // SyncAll is Sync for all pods.
-func (l *Loop) SyncAll() { l.post(func() { l.applyAll(event{kind: evSynced}) }) }
+func (l *Loop) SyncAll() { l.post(func() { l.applyAll(event{kind: evDependencyChanged}) }) }
 
 // NodeChanged retries the admission of refused static pods and refused edits. It never blocks.
 func (l *Loop) NodeChanged() { l.post(func() { l.retryDue = true }) }
@@ -333,7 +334,7 @@ func (l *Loop) workerMoved(uid types.UID, pod *corev1.Pod, phase podworker.Phase
 	if moved := l.cfg.Observers.Workers.Moved; moved != nil {
 		moved(uid, pod, phase)
 	}
-	l.post(func() { l.apply(event{kind: evMoved, uid: uid, phase: phase}) })
+	l.post(func() { l.apply(event{kind: evPhaseChanged, uid: uid, phase: phase}) })
 }
 
 // podName returns namespace/name of a pod, empty if it is unknown.

@@ -27,12 +27,12 @@ func next(r record, e event) (record, []do) {
 		s.answered(e)
 	case evRetry:
 		s.retry()
-	case evSynced:
-		s.synced()
+	case evDependencyChanged:
+		s.dependencyChanged()
 	case evKilled:
 		s.killed(e)
-	case evMoved:
-		s.moved(e)
+	case evPhaseChanged:
+		s.phaseChanged(e)
 	case evRemoved:
 		s.removed()
 	case evFound:
@@ -73,7 +73,7 @@ func (s *step) requestEditAdmission() {
 }
 
 func (s *step) stop(how podworker.KillOptions) {
-	s.working = true
+	s.hasWorker = true
 	if how.Grace != nil {
 		s.grace = how.Grace
 	}
@@ -98,10 +98,10 @@ func (s *step) ended(why string) {
 	s.do(doRelease, doEnded)
 }
 
-// removeNow starts the removal of a pod that is to be removed, unless its worker has not
+// removeIfDue starts the removal of the pod if its data must be removed and its worker has
 // finished.
-func (s *step) removeNow() {
-	if s.leaving() && !s.working && !s.removing {
+func (s *step) removeIfDue() {
+	if s.leaving() && !s.hasWorker && !s.removing {
 		s.removing = true
 		s.do(doRemove)
 	}
@@ -114,30 +114,30 @@ func (s *step) defined(e event) {
 	switch s.state {
 	case Gone:
 		s.pod = e.pod
-		if e.ended { // admission could only change its final status
+		if e.ended { // skip admission: a refusal would replace the final status
 			s.setState(Admitted, "it ended before this agent started")
-			s.working = true
+			s.hasWorker = true
 			s.do(doStart)
 			return
 		}
 		s.requestAdmission("its source defines it")
 	case Offered:
 		s.pod = e.pod
-		s.requestAdmission("its source has changed it")
+		s.requestAdmission("its definition has changed")
 	case Refused:
-		if s.working { // containers of an earlier agent are being stopped
-			s.setState(Ending, "its source has changed it")
-			s.newer, s.again = e.pod, true
+		if s.hasWorker { // containers of an earlier agent are being stopped
+			s.setState(Ending, "its definition has changed")
+			s.newer, s.restartAfterRemoval = e.pod, true
 			return
 		}
 		s.pod = e.pod
-		s.requestAdmission("its source has changed it")
+		s.requestAdmission("its definition has changed")
 	case Admitted:
 		s.edited(e)
 	case Ending:
-		s.newer, s.again = e.pod, s.again || undefinedBefore
+		s.newer, s.restartAfterRemoval = e.pod, s.restartAfterRemoval || undefinedBefore
 	case Ended:
-		s.pod, s.again = e.pod, s.again || undefinedBefore
+		s.pod, s.restartAfterRemoval = e.pod, s.restartAfterRemoval || undefinedBefore
 	case Removed:
 		s.pod = e.pod
 	}
@@ -155,21 +155,21 @@ func (s *step) edited(e event) {
 	s.requestEditAdmission()
 }
 
-// deleted handles a pod with a deletion timestamp. It never goes through admission.
+// deleted handles a pod with a deletion timestamp. Such a pod never goes through admission.
 func (s *step) deleted(e event) {
-	s.pod, s.newer, s.source, s.again, s.remove = e.pod, nil, e.source, false, deleted
-	const why = "it is deleted"
+	s.pod, s.newer, s.source, s.restartAfterRemoval, s.removalReason = e.pod, nil, e.source, false, deleted
+	const why = "it is being deleted"
 	switch s.state {
 	case Gone:
 		s.setState(Ending, why)
-		s.working = true
+		s.hasWorker = true
 		s.do(doResume)
 	case Offered, Refused:
 		s.endUnadmitted(e, why)
 	case Admitted, Ending:
 		s.startEnding(why, podworker.KillOptions{})
 	case Ended:
-		s.removeNow()
+		s.removeIfDue()
 	case Removed:
 		s.do(doTerminate)
 	}
@@ -177,7 +177,7 @@ func (s *step) deleted(e event) {
 
 // undefined handles a pod that no source defines any more.
 func (s *step) undefined(e event) {
-	s.source, s.again, s.newer = "", false, nil
+	s.source, s.restartAfterRemoval, s.newer = "", false, nil
 	const why = "no source defines it any more"
 	switch s.state {
 	case Offered, Refused:
@@ -185,7 +185,7 @@ func (s *step) undefined(e event) {
 	case Admitted:
 		s.startEnding(why, podworker.KillOptions{})
 	case Ended:
-		s.removeNow()
+		s.removeIfDue()
 	case Removed:
 		s.setState(Gone, why)
 		s.do(doForget)
@@ -196,13 +196,13 @@ func (s *step) undefined(e event) {
 // endUnadmitted ends a pod that was not admitted. Its containers may still run if an earlier agent
 // started them.
 func (s *step) endUnadmitted(e event, why string) {
-	if s.working || e.runs {
+	if s.hasWorker || e.runs {
 		s.do(doRelease)
 		s.startEnding(why, podworker.KillOptions{})
 		return
 	}
 	s.ended(why)
-	s.removeNow()
+	s.removeIfDue()
 }
 
 // reconciled handles a pod whose status has changed at its source.
@@ -231,7 +231,7 @@ func (s *step) answered(e event) {
 		if s.refusal != (lifecycle.PodAdmitResult{}) {
 			s.do(doUnrefuse)
 		}
-		s.refusal, s.adopted, s.working = lifecycle.PodAdmitResult{}, e.runs, true
+		s.refusal, s.adopted, s.hasWorker = lifecycle.PodAdmitResult{}, e.runs, true
 		s.do(doStart)
 	case s.state == Offered:
 		s.setState(Refused, refusal.Reason)
@@ -257,15 +257,15 @@ func (s *step) answered(e event) {
 // an API pod is final.
 func (s *step) retry() {
 	switch {
-	case s.state == Refused && s.static() && !s.working:
+	case s.state == Refused && s.static() && !s.hasWorker:
 		s.requestAdmission("the node has changed")
 	case s.state == Admitted && s.newer != nil && s.refusal != (lifecycle.PodAdmitResult{}):
 		s.requestEditAdmission()
 	}
 }
 
-// synced handles a change outside the agent that the pod depends on.
-func (s *step) synced() {
+// dependencyChanged handles a change of something outside the agent on which the pod depends.
+func (s *step) dependencyChanged() {
 	s.retry()
 	if s.state == Admitted {
 		s.do(doSync)
@@ -280,8 +280,8 @@ func (s *step) killed(e event) {
 	if s.state == Gone {
 		return
 	}
-	if s.remove == keepData && s.state != Refused {
-		s.remove = e.remove
+	if s.removalReason == keepData && s.state != Refused {
+		s.removalReason = e.removalReason
 	}
 	s.stopped = s.stopped || e.stopped
 	switch s.state {
@@ -293,30 +293,30 @@ func (s *step) killed(e event) {
 	case Ending:
 		s.stop(e.how)
 	case Refused:
-		if s.working {
+		if s.hasWorker {
 			s.stop(e.how)
 		}
 	case Ended:
-		s.removeNow()
+		s.removeIfDue()
 	case Removed, Gone:
 	}
 }
 
-// moved handles a new phase of the pod's worker.
-func (s *step) moved(e event) {
+// phaseChanged handles a new phase of the pod's worker.
+func (s *step) phaseChanged(e event) {
 	switch e.phase {
 	case podworker.Terminating:
 		if s.state == Admitted {
-			s.setState(Ending, "its containers have ended, or it may not run any longer")
+			s.setState(Ending, "its containers have ended, or it must not run any longer")
 		}
 	case podworker.Terminated:
-		s.stopEnded()
+		s.podEnded()
 	case podworker.Finished:
-		s.stopEnded()
-		s.working = false
+		s.podEnded()
+		s.hasWorker = false
 		switch s.state {
 		case Ended:
-			s.removeNow()
+			s.removeIfDue()
 		case Refused:
 			s.do(doForgetWorker)
 			s.retry()
@@ -326,9 +326,9 @@ func (s *step) moved(e event) {
 	}
 }
 
-// stopEnded records the end of a pod. A worker may go from its first phase directly to
-// Finished.
-func (s *step) stopEnded() {
+// podEnded records that the pod has ended. The state may still be Admitted, because a worker
+// may go from Syncing directly to Finished.
+func (s *step) podEnded() {
 	if s.state == Ending || s.state == Admitted {
 		s.ended(s.why)
 	}
@@ -341,14 +341,14 @@ func (s *step) removed() {
 	}
 	s.removing = false
 	switch {
-	case s.again:
+	case s.restartAfterRemoval:
 		s.startAgain("its source defines it again")
 	case s.source == "":
 		s.setState(Gone, "it is completely removed")
 		s.do(doForget)
 	default:
 		s.setState(Removed, "it is completely removed")
-		if s.remove == deleted {
+		if s.removalReason == deleted {
 			s.do(doTerminate)
 		}
 	}
@@ -356,7 +356,7 @@ func (s *step) removed() {
 
 // startAgain requests the admission of a pod whose earlier run is completely removed.
 func (s *step) startAgain(why string) {
-	s.again, s.remove, s.stopped, s.adopted, s.grace = false, keepData, false, false, nil
+	s.restartAfterRemoval, s.removalReason, s.stopped, s.adopted, s.grace = false, keepData, false, false, nil
 	s.refusal = lifecycle.PodAdmitResult{}
 	s.do(doForget)
 	s.requestAdmission(why)
@@ -371,12 +371,12 @@ func (s *step) found(e event) {
 	s.pod = stub(e.status)
 	if e.runs {
 		s.setState(Ending, why)
-		s.working, s.adopted = true, true
+		s.hasWorker, s.adopted = true, true
 		s.todo = append(s.todo, do{action: doStopOrphan, pod: s.pod, status: e.status})
 		return
 	}
 	s.setState(Ended, why)
-	s.removeNow()
+	s.removeIfDue()
 }
 
 // stub returns a pod with only UID, name and namespace, for a pod that exists only in the
@@ -385,21 +385,22 @@ func stub(s *podcache.Status) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: s.UID, Name: s.Name, Namespace: s.Namespace}}
 }
 
-// resumed restarts a static pod that StopPods has ended. An API pod has failed for good.
+// resumed restarts a static pod that StopPods has ended. An API pod is not restarted: its phase
+// Failed is final.
 func (s *step) resumed() {
 	if !s.stopped {
 		return
 	}
 	s.stopped = false
-	if s.source == "" || s.remove == deleted || s.remove == evicted || !s.static() {
+	if s.source == "" || s.removalReason == deleted || s.removalReason == evicted || !s.static() {
 		return
 	}
 	switch s.state {
 	case Ending:
-		s.again = true
+		s.restartAfterRemoval = true
 	case Ended:
-		s.again = true
-		s.removeNow()
+		s.restartAfterRemoval = true
+		s.removeIfDue()
 	case Removed:
 		s.startAgain("its shutdown was cancelled")
 	case Offered, Refused, Admitted, Gone:

@@ -13,42 +13,46 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// record is what the loop knows of the pod with one UID. It is a value: next returns a new one.
+// record is the state of the pod with one UID. It is a value: next returns a new record.
 // The record of an unknown pod has only its UID and the state Gone.
 type record struct {
 	uid   types.UID
 	state State
 	// pod is the definition in effect: admitted, or waiting for admission.
-	// If only the runtime knows the pod, it has just names and UID.
+	// If the pod exists only in the runtime, pod has only the names and the UID.
 	pod *corev1.Pod
 	// newer is a later definition: an edit that waits for admission or was refused, or the
 	// definition with which an ending pod starts again.
 	newer *corev1.Pod
 	// source is the name of the source that defines the pod. Empty means that no source does.
 	source string
-	// version is that of the last admission request. Older answers are ignored.
+	// version is the version of the last admission request. Answers to older requests are
+	// ignored.
 	version uint64
 	// refusal is why the pod, or the edit of an admitted pod, was refused. It stays set while
 	// admission is retried.
 	refusal lifecycle.PodAdmitResult
-	// working reports whether a worker has the pod and has not finished.
-	working bool
+	// hasWorker reports whether a worker has the pod and has not finished.
+	hasWorker bool
 	// removing reports whether the remover is removing the pod.
 	removing bool
-	// remove is why the data of a pod that a source still defines is removed.
-	remove removal
-	// again reports whether the pod starts again when its earlier run is completely removed.
-	again bool
+	// removalReason is why the data of a pod that a source still defines is removed.
+	removalReason removal
+	// restartAfterRemoval reports whether the pod starts again when its earlier run is
+	// completely removed.
+	restartAfterRemoval bool
 	// stopped reports whether StopPods has ended the pod.
 	stopped bool
-	// endedBy is the serial of the event that ended the pod. Zero means it has not ended.
+	// endedBy is the serial of the event that ended the pod. Zero means that the pod has not
+	// ended.
 	endedBy uint64
 	// adopted reports whether the pod ran before this agent started.
 	adopted bool
-	// why is the reason of the last change of state, and since its time.
+	// why is the reason of the last change of state, and since is the time of that change.
 	why   string
 	since time.Time
-	// grace is the grace period with which the pod was killed. Nil means the pod's own.
+	// grace is the grace period with which the pod was killed. Nil means the pod's own grace
+	// period.
 	grace *time.Duration
 }
 
@@ -63,7 +67,9 @@ const (
 )
 
 // leaving reports whether the remover removes the pod's data once it has ended.
-func (r record) leaving() bool { return r.source == "" || r.remove != keepData || r.again }
+func (r record) leaving() bool {
+	return r.source == "" || r.removalReason != keepData || r.restartAfterRemoval
+}
 
 // static reports whether admission of the pod is retried after a refusal.
 func (r record) static() bool { return podspec.IsStatic(r.pod) }
@@ -84,12 +90,12 @@ const (
 	evAnswered
 	// evRetry retries the admission of refused pods and edits, because the node has changed.
 	evRetry
-	// evSynced is a change outside the agent that the pod depends on.
-	evSynced
+	// evDependencyChanged is a change of something outside the agent on which the pod depends.
+	evDependencyChanged
 	// evKilled stops a pod.
 	evKilled
-	// evMoved is a new phase of the pod's worker.
-	evMoved
+	// evPhaseChanged is a new phase of the pod's worker.
+	evPhaseChanged
 	// evRemoved is the complete removal of the pod.
 	evRemoved
 	// evFound is a pod that exists only in the runtime or on the disk.
@@ -102,7 +108,7 @@ const (
 type event struct {
 	kind eventKind
 	uid  types.UID
-	// serial is larger than that of any earlier event. It becomes the version of an admission
+	// serial is larger than the serial of any earlier event. It becomes the version of an admission
 	// request that results from the event.
 	serial uint64
 	// runs reports whether a container of the pod may run.
@@ -117,12 +123,12 @@ type event struct {
 	// version and result are set for evAnswered.
 	version uint64
 	result  lifecycle.PodAdmitResult
-	// how, stopped and remove are set for evKilled: how the pod is stopped, whether StopPods
+	// how, stopped and removalReason are set for evKilled: how the pod is stopped, whether StopPods
 	// stops it, and why its data is removed.
-	how     podworker.KillOptions
-	stopped bool
-	remove  removal
-	// phase is set for evMoved.
+	how           podworker.KillOptions
+	stopped       bool
+	removalReason removal
+	// phase is set for evPhaseChanged.
 	phase podworker.Phase
 	// status is set for evFound.
 	status *podcache.Status
@@ -142,7 +148,7 @@ const (
 	doUpdate
 	doSync
 	// doStop makes the worker stop the pod, and doResume starts a worker that continues to stop
-	// it. doStopOrphan stops a pod without a definition.
+	// the pod. doStopOrphan stops a pod without a definition.
 	doStop
 	doResume
 	doStopOrphan

@@ -13,25 +13,27 @@ import (
 )
 
 const (
-	// removalsAtOnce is the maximum number of concurrent removals.
-	removalsAtOnce = 8
-	// A failed removal is retried after firstRemovalRetry; the delay doubles up to
-	// lastRemovalRetry.
-	firstRemovalRetry = 2 * time.Second
-	lastRemovalRetry  = time.Minute
+	// maxConcurrentRemovals is the maximum number of concurrent removals.
+	maxConcurrentRemovals = 8
+	// A failed removal is retried after minRemovalBackoff. The delay doubles with each further
+	// failure, up to maxRemovalBackoff.
+	minRemovalBackoff = 2 * time.Second
+	maxRemovalBackoff = time.Minute
 )
 
-// remover removes the data of ended pods. No other part does. Each pod has its own goroutine
-// until it is completely removed, so a pod that can't be removed delays no other.
+// remover removes the data of ended pods; only the remover does so. Each pod has its own
+// goroutine until it is completely removed, so the retry delay of one pod does not delay the
+// others.
 type remover struct {
-	// remove removes all remaining data of a pod, and removed is called after that.
+	// remove removes all remaining data of a pod; removed is called when remove has succeeded.
 	remove  func(context.Context, types.UID) error
 	removed func(types.UID)
 	name    func(types.UID) string // namespace/name of a pod, empty if unknown
 	clock   clock.Clock
 	log     *slog.Logger
 	slots   chan struct{}
-	all     sync.WaitGroup
+	// goroutines counts the removals that run or wait for a retry.
+	goroutines sync.WaitGroup
 
 	mu         sync.Mutex
 	retryNow   chan struct{} // closed and replaced to end all retry delays
@@ -39,22 +41,22 @@ type remover struct {
 }
 
 func newRemover(c clock.Clock, log *slog.Logger) *remover {
-	return &remover{clock: c, log: log, slots: make(chan struct{}, removalsAtOnce), retryNow: make(chan struct{})}
+	return &remover{clock: c, log: log, slots: make(chan struct{}, maxConcurrentRemovals), retryNow: make(chan struct{})}
 }
 
-// start removes a pod and retries until that has succeeded or ctx is done. It never waits. It
-// must be called once for each pod.
+// start starts the removal of a pod, which is retried until it succeeds or ctx is done. It
+// returns at once. It must not be called again for a pod before removed was called.
 func (r *remover) start(ctx context.Context, uid types.UID) {
-	r.all.Go(func() {
+	r.goroutines.Go(func() {
 		if r.removeWithRetry(ctx, uid) {
 			r.removed(uid)
 		}
 	})
 }
 
-// removeWithRetry repeats the removal until it has succeeded or ctx is done, and reports
-// whether it has succeeded. It logs each cause of failure once, and the success after a
-// failure.
+// removeWithRetry repeats the removal until it succeeds or ctx is done, and reports whether it
+// has succeeded. It logs a failure if its cause differs from that of the previous failure, and
+// it logs a success after failures.
 func (r *remover) removeWithRetry(ctx context.Context, uid types.UID) bool {
 	log := r.log.With("podUID", uid)
 	if name := r.name(uid); name != "" {
@@ -64,23 +66,23 @@ func (r *remover) removeWithRetry(ctx context.Context, uid types.UID) bool {
 	cause, retryCalls := "", 0
 	for attempts := 1; ; attempts++ {
 		retryNow, calls := r.retryState()
-		if calls > retryCalls { // start over with delay and logging
+		if calls > retryCalls { // retryAllNow was called: reset the delay, and log the next failure
 			delay, cause, retryCalls = 0, "", calls
 		}
 		err := r.removeOnce(ctx, uid)
 		if err == nil {
 			if attempts > 1 {
-				log.InfoContext(ctx, "removed a pod that could not be removed before", "attempts", attempts)
+				log.InfoContext(ctx, "removed the data of an ended pod after failed attempts", "attempts", attempts)
 			}
 			return true
 		}
 		if ctx.Err() != nil {
 			return false
 		}
-		delay = backoff.Next(delay, firstRemovalRetry, lastRemovalRetry)
+		delay = backoff.Next(delay, minRemovalBackoff, maxRemovalBackoff)
 		if cause != err.Error() {
 			cause = err.Error()
-			log.ErrorContext(ctx, "could not remove a pod, will retry", "retryIn", delay, "err", err)
+			log.ErrorContext(ctx, "could not remove the data of an ended pod, will retry", "retryIn", delay, "err", err)
 		}
 		if !r.wait(ctx, retryNow, delay) {
 			return false
@@ -88,7 +90,7 @@ func (r *remover) removeWithRetry(ctx context.Context, uid types.UID) bool {
 	}
 }
 
-// removeOnce tries one removal, as soon as fewer than removalsAtOnce others are running.
+// removeOnce tries one removal, as soon as fewer than maxConcurrentRemovals others are running.
 func (r *remover) removeOnce(ctx context.Context, uid types.UID) error {
 	select {
 	case r.slots <- struct{}{}:
@@ -99,7 +101,7 @@ func (r *remover) removeOnce(ctx context.Context, uid types.UID) error {
 	return r.remove(ctx, uid)
 }
 
-// wait waits for d, or until retryNow is closed. It returns false when ctx is done.
+// wait waits for d, or until retryNow is closed. It returns false if ctx is done before that.
 func (r *remover) wait(ctx context.Context, retryNow <-chan struct{}, d time.Duration) bool {
 	timer := r.clock.NewTimer(d)
 	defer timer.Stop()
@@ -119,7 +121,7 @@ func (r *remover) retryState() (<-chan struct{}, int) {
 	return r.retryNow, r.retryCalls
 }
 
-// retryAllNow retries all failed removals at once.
+// retryAllNow ends the retry delays of all failed removals.
 func (r *remover) retryAllNow() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,5 +130,5 @@ func (r *remover) retryAllNow() {
 	r.retryCalls++
 }
 
-// join returns when no removal is running.
-func (r *remover) join() { r.all.Wait() }
+// join waits until all removals have succeeded or stopped.
+func (r *remover) join() { r.goroutines.Wait() }

@@ -25,7 +25,7 @@ func (l *Loop) Kill(ctx context.Context, uid types.UID, how podworker.KillOption
 	if how.Evict {
 		remove = evicted
 	}
-	return l.kill(ctx, event{kind: evKilled, uid: uid, how: how, remove: remove})
+	return l.kill(ctx, event{kind: evKilled, uid: uid, how: how, removalReason: remove})
 }
 
 // Evict stops a pod for good, returns when none of its containers runs, and starts the removal
@@ -55,7 +55,7 @@ func (l *Loop) kill(ctx context.Context, e event) error {
 	}
 	err := l.await(ctx, func() bool {
 		now, known := l.record(e.uid)
-		return !known || now.endedBy != r.endedBy || !now.state.MayRun() && (now.state != Refused || !now.working)
+		return !known || now.endedBy != r.endedBy || !now.state.MayRun() && (now.state != Refused || !now.hasWorker)
 	})
 	if err != nil {
 		return fmt.Errorf("kill pod %s/%s: %w", r.pod.Namespace, r.pod.Name, err)
@@ -87,7 +87,7 @@ func (l *Loop) await(ctx context.Context, condition func() bool) error {
 var ErrStopping = errors.New("the pods are already being stopped")
 
 // StopPods stops all pods in the order of their priority, and returns when none runs and their
-// statuses are published. With the zero how each pod has its own grace period, and all data of
+// statuses are published. If how is zero, each pod has its own grace period, and all data of
 // pods is removed. No pod is admitted until Run returns; new API pods are refused. If ctx is
 // cancelled first, the loop continues: static pods that have ended start again.
 func (l *Loop) StopPods(ctx context.Context, how podworker.ShutdownConfig) error {
@@ -173,7 +173,7 @@ type stopper struct {
 
 // KillPod implements [podworker.Killer].
 func (s stopper) KillPod(ctx context.Context, pod *corev1.Pod, how podworker.KillOptions) error {
-	return s.kill(ctx, event{kind: evKilled, uid: pod.UID, how: how, stopped: true, remove: s.remove})
+	return s.kill(ctx, event{kind: evKilled, uid: pod.UID, how: how, stopped: true, removalReason: s.remove})
 }
 
 // removeAll returns when all data of pods is removed from the node. It also removes pods that
@@ -189,7 +189,7 @@ func (l *Loop) removeAll(ctx context.Context) error {
 	found := make(chan struct{})
 	l.post(func() {
 		l.findOrphans()
-		l.applyAll(event{kind: evKilled, stopped: true, remove: emptied})
+		l.applyAll(event{kind: evKilled, stopped: true, removalReason: emptied})
 		close(found)
 	})
 	select {
@@ -203,7 +203,7 @@ func (l *Loop) removeAll(ctx context.Context) error {
 	err := l.await(ctx, func() bool {
 		left = 0
 		l.each(func(r record) {
-			if r.state.MayRun() || r.state == Ended && r.leaving() || r.state == Refused && r.working {
+			if r.state.MayRun() || r.state == Ended && r.leaving() || r.state == Refused && r.hasWorker {
 				left++
 			}
 		})

@@ -53,8 +53,8 @@ func (w *world) apply(e event) {
 	for _, d := range todo {
 		w.perform(after, d, e)
 	}
-	w.False(after.state == Offered && after.working, "a worker has a pod that waits for admission")
-	w.False(after.removing && after.working, "a pod is removed while a worker has it")
+	w.False(after.state == Offered && after.hasWorker, "a worker has a pod that waits for admission")
+	w.False(after.removing && after.hasWorker, "a pod is removed while a worker has it")
 	w.False(after.state == Gone && after.removing, "a pod is forgotten while it is removed")
 }
 
@@ -94,7 +94,7 @@ func (w *world) move(to podworker.Phase) {
 	if to >= podworker.Terminated {
 		w.earlier = false
 	}
-	w.posted = append(w.posted, event{kind: evMoved, phase: to})
+	w.posted = append(w.posted, event{kind: evPhaseChanged, phase: to})
 }
 
 // proceed lets the admission queue, the worker or the remover take a step, or delivers one of
@@ -150,11 +150,11 @@ func (w *world) disturb() {
 		{kind: evUndefined},
 		{kind: evReconciled, pod: pod(), source: w.source},
 		{kind: evRetry},
-		{kind: evSynced},
+		{kind: evDependencyChanged},
 		{kind: evKilled},
-		{kind: evKilled, remove: evicted},
+		{kind: evKilled, removalReason: evicted},
 		{kind: evKilled, stopped: true},
-		{kind: evKilled, stopped: true, remove: emptied},
+		{kind: evKilled, stopped: true, removalReason: emptied},
 		{kind: evResumed},
 	}
 	if w.source == podspec.SourceAPI {

@@ -130,7 +130,7 @@ func serveAgent(t *testing.T, status func() api.Status) string {
 		}
 	})
 	mux.HandleFunc("GET /explain/default/nopod", answer(func(*http.Request) any {
-		return api.Explanation{Pod: api.Pod{Namespace: "default", Name: "nopod", State: "NoGoodManifest"}, Why: []string{"nopod.yaml: unknown field"}}
+		return api.Explanation{Pod: api.Pod{Namespace: "default", Name: "nopod", State: "InvalidManifest"}, Why: []string{"nopod.yaml: unknown field"}}
 	}))
 	mux.HandleFunc("GET /explain/default/nope", http.NotFound)
 	mux.HandleFunc("GET /explain/{namespace}/{pod}", answer(func(r *http.Request) any {

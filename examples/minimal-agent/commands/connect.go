@@ -46,7 +46,7 @@ const (
 type output string
 
 func (o *output) register(flags *flag.FlagSet, formats ...string) {
-	flags.Func("o", "output `format`: "+strings.Join(formats, ", ")+" (default: a table)", func(text string) error {
+	flags.Func("o", "output `format`: "+strings.Join(formats, ", ")+" (default: text)", func(text string) error {
 		if !slices.Contains(formats, text) {
 			return fmt.Errorf("must be %s", strings.Join(formats, " or "))
 		}

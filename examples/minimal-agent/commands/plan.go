@@ -16,7 +16,7 @@ func (p Program) gc() command {
 	return p.plan("gc", "show which containers and images would be deleted now, and why", "deletes unused containers and images by itself", (*api.Client).GCPlan)
 }
 
-// plan returns a command that shows what the agent would do now, and does nothing. itself completes
+// plan returns a command that only shows what the agent would do now. The argument itself completes
 // the sentence "the agent ..." for users who leave out --dry-run.
 func (p Program) plan(name, summary, itself string, ask func(*api.Client, context.Context, api.Form) ([]byte, error)) command {
 	var conn connection
@@ -27,7 +27,7 @@ func (p Program) plan(name, summary, itself string, ask func(*api.Client, contex
 		flags: func(f *flag.FlagSet) {
 			conn.register(p, f)
 			format.register(f, formatJSON, formatYAML)
-			f.BoolVar(&dryRun, "dry-run", false, "required: the command shows what would be done, and does nothing")
+			f.BoolVar(&dryRun, "dry-run", false, "required; the command only shows what would be done, and changes nothing")
 		},
 		run: func(ctx context.Context, args []string) error {
 			if err := noArguments(args); err != nil {

@@ -55,7 +55,7 @@ func (p Program) showStatus(s api.Status, wide bool) {
 	head := newTable(p.Stdout, l)
 	head.row(plain, "NODE", nodeLine(s))
 	head.row(plain, "RUNTIME", s.Runtime.Name+" "+s.Runtime.Version+" at "+s.Runtime.Endpoint)
-	head.row(plain, "AGENT", fmt.Sprintf("%s %s, up %s, %d adopted", s.Agent.Name, s.Agent.Version, age(s.Now, &s.Agent.Started), s.Agent.Adopted))
+	head.row(plain, "AGENT", fmt.Sprintf("%s %s, up %s, %s", s.Agent.Name, s.Agent.Version, age(s.Now, &s.Agent.Started), plural(s.Agent.Adopted, "adopted pod")))
 	head.row(plain, "PODS", podsLine(s.Pods))
 	managers(head, s)
 	for _, problem := range s.Problems {

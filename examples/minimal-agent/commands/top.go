@@ -26,7 +26,7 @@ func (p Program) top() command {
 	var conn connection
 	once, sort, every := false, "cpu", 2*time.Second
 	return command{
-		name: "top", summary: "show the resource usage of pods; refreshed on a terminal",
+		name: "top", summary: "show the resource usage of pods; on a terminal, refresh it until interrupted",
 		flags: func(f *flag.FlagSet) {
 			conn.register(p, f)
 			f.BoolVar(&once, "once", false, "print the usage once, without clearing the screen")
@@ -66,8 +66,8 @@ func (p Program) top() command {
 }
 
 // repaint shows the text that render returns, and renders it again every interval until ctx is
-// done. It returns an error only if the first text fails. If a later one fails, which may be a
-// restart of the agent, it shows the error and the previous text.
+// done. It returns an error only if the first call of render fails. If a later call fails, for
+// example because the agent restarts, it shows the error and the previous text.
 func (p Program) repaint(ctx context.Context, every time.Duration, render func() (string, error)) error {
 	text, err := render()
 	if err != nil {
@@ -138,8 +138,8 @@ func (p Program) topText(s api.Status, order func(a, b api.Pod) int) string {
 	return out.String()
 }
 
-// orders returns the comparison functions by the value of --sort. All except that of name sort
-// in descending order.
+// orders returns the comparison functions by the value of --sort. All functions except name
+// sort in descending order.
 func orders() map[string]func(a, b api.Pod) int {
 	by := func(figure func(api.Usage) float64) func(a, b api.Pod) int {
 		value := func(p api.Pod) float64 {

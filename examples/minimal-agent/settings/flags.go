@@ -35,13 +35,13 @@ func (o *Settings) registerConnections(flags *flag.FlagSet, named func(name, fie
 	flags.StringVar(&o.TokenFile, "token-file", "", "file with the token that HTTP clients must send as Authorization: Bearer TOKEN; reloaded when it changes; while the file is missing or has no token, requests are refused (except for /livez and the status page itself)")
 	flags.BoolVar(&o.EnableProfilingHandler, named("enable-pprof", "enableProfilingHandler"), o.EnableProfilingHandler, "serve profiles at /debug/pprof/")
 	flags.StringVar(&o.NodeName, "node-name", "", "name of this node; it is appended to the names of static pods (default: the host name)")
-	flags.StringVar(&o.AgentName, "agent-name", "minimal-agent", "value of the label io.kubeparts.agent on the sandboxes and containers of this agent; the agent does not touch those without it, unless --take-over is set")
+	flags.StringVar(&o.AgentName, "agent-name", "minimal-agent", "value of the label io.kubeparts.agent on the sandboxes and containers of this agent; the agent ignores sandboxes and containers without this label, unless --take-over is set")
 	flags.StringVar(&o.RootDir, "root-dir", "", "folder for the agent's state and the container logs (default: /var/lib/minimal-agent, or a temporary folder with the embedded runtime)")
 }
 
 func (o *Settings) registerPods(flags *flag.FlagSet, named func(name, field string) string) {
-	flags.BoolVar(&o.StopPods, "stop-pods", false, "stop and remove all pods when the agent exits, each within its own grace period; without this flag they keep running, and the next agent adopts them")
-	flags.DurationVar(&o.ShutdownGracePeriod.Duration, named("shutdown-grace-period", "shutdownGracePeriod"), o.ShutdownGracePeriod.Duration, "stop all pods within this time when the agent exits, as a kubelet does when its node shuts down; the next agent starts them again; 0 leaves the pods running")
+	flags.BoolVar(&o.StopPods, "stop-pods", false, "stop and remove all pods when the agent exits, each within its own grace period; without this flag they keep running, and the agent adopts them when it is started again")
+	flags.DurationVar(&o.ShutdownGracePeriod.Duration, named("shutdown-grace-period", "shutdownGracePeriod"), o.ShutdownGracePeriod.Duration, "stop all pods within this time when the agent exits, as a kubelet does when its node shuts down; they start again when the agent is started again; 0 leaves the pods running")
 	flags.DurationVar(&o.ShutdownGracePeriodCriticalPods.Duration, named("shutdown-grace-period-critical-pods", "shutdownGracePeriodCriticalPods"), o.ShutdownGracePeriodCriticalPods.Duration, "part of --shutdown-grace-period that is reserved for critical pods, which are stopped last")
 	flags.BoolVar(&o.TakeOver, "take-over", false, "treat every pod in the runtime that has the kubelet's labels as a pod of this agent, and remove those that no manifest defines")
 	flags.Func(named("cluster-dns", "clusterDNS"), "comma-separated IP addresses of the cluster's DNS servers, for pods with dnsPolicy ClusterFirst (default: all pods use the node's resolv.conf)", func(text string) error {
@@ -49,7 +49,7 @@ func (o *Settings) registerPods(flags *flag.FlagSet, named func(name, field stri
 		return nil
 	})
 	flags.StringVar(&o.ClusterDomain, named("cluster-domain", "clusterDomain"), o.ClusterDomain, "DNS domain of the cluster; it is a search domain of pods with dnsPolicy ClusterFirst")
-	flags.Func(named("cgroup-parent", "cgroupRoot"), "cgroup below which each pod gets its own cgroup, in the tree kubepods; / is the root cgroup; the runtime must use the cgroupfs driver (default: pods have no cgroups of their own)", func(text string) error {
+	flags.Func(named("cgroup-parent", "cgroupRoot"), "parent of the cgroup kubepods, below which each pod gets its own cgroup; / is the root cgroup; the runtime must use the cgroupfs driver (default: pods have no cgroups of their own)", func(text string) error {
 		o.CgroupRoot, o.CgroupsPerQOS = text, text != ""
 		return nil
 	})
@@ -74,9 +74,9 @@ func (o *Settings) registerHousekeeping(flags *flag.FlagSet, named func(name, fi
 	pairs(&o.EvictionHard, eviction.ParseThresholdFlag, named("eviction-hard", "evictionHard"), "evict pods at once when less than this is available, such as memory.available<100Mi,nodefs.available<10%; an empty value disables hard eviction (default: the kubelet's thresholds)")
 	pairs(&o.EvictionSoft, eviction.ParseThresholdFlag, named("eviction-soft", "evictionSoft"), "evict pods when less than this was available for the time in --eviction-soft-grace-period, such as memory.available<300Mi (default: no soft eviction)")
 	pairs(&o.EvictionSoftGracePeriod, eviction.ParseSettingFlag, named("eviction-soft-grace-period", "evictionSoftGracePeriod"), "how long a threshold of --eviction-soft must be crossed before pods are evicted, such as memory.available=1m30s; required for each signal of --eviction-soft")
-	pairs(&o.EvictionMinimumReclaim, eviction.ParseSettingFlag, named("eviction-minimum-reclaim", "evictionMinimumReclaim"), "how much more than its threshold must be available before an eviction counts as done, such as imagefs.available=2Gi")
+	pairs(&o.EvictionMinimumReclaim, eviction.ParseSettingFlag, named("eviction-minimum-reclaim", "evictionMinimumReclaim"), "amount above the threshold of the signal that must be available before evictions stop, such as imagefs.available=2Gi")
 	flags.DurationVar(&o.EvictionPressureTransitionPeriod.Duration, named("eviction-pressure-transition-period", "evictionPressureTransitionPeriod"), o.EvictionPressureTransitionPeriod.Duration, "how long a pressure condition of the node stays true after its threshold is no longer crossed")
-	flags.Var((*number)(&o.EvictionMaxPodGracePeriod), named("eviction-max-pod-grace-period", "evictionMaxPodGracePeriod"), "maximum grace period, in seconds, of pods that are evicted for --eviction-soft; -1: the grace period of the pod")
+	flags.Var((*number)(&o.EvictionMaxPodGracePeriod), named("eviction-max-pod-grace-period", "evictionMaxPodGracePeriod"), "maximum grace period, in seconds, of pods that are evicted for --eviction-soft; -1: use the pod's own grace period")
 	flags.Var((*number)(&o.ImageGCHighThresholdPercent), named("image-gc-high-threshold", "imageGCHighThresholdPercent"), "delete unused images when the image file system is at least this full, in percent")
 	flags.Var((*number)(&o.ImageGCLowThresholdPercent), named("image-gc-low-threshold", "imageGCLowThresholdPercent"), "stop deleting unused images when the image file system is no more than this full, in percent; see --image-gc-high-threshold")
 	flags.DurationVar(&o.ImageMinimumGCAge.Duration, named("minimum-image-ttl-duration", "imageMinimumGCAge"), o.ImageMinimumGCAge.Duration, "minimum age of an unused image before it may be deleted")

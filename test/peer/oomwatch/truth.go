@@ -135,7 +135,7 @@ func (w *World) podMessage(k Kill) string {
 	if w.Pod == nothing || w.Pod == nilPod || !isOfPod(cgroup) {
 		return ""
 	}
-	whose := "The node's pods reached their memory limit"
+	whose := "The node's pods together reached their common memory limit"
 	switch {
 	case k.Limit == "/":
 		whose = "The node ran out of memory"

@@ -153,7 +153,7 @@ func below(all []ranProbe, p *probe, o outcome) string {
 	if run == 0 || run >= p.Failure {
 		return ""
 	}
-	return fmt.Sprintf(" (%d/%d)", run, p.Failure)
+	return fmt.Sprintf(" (failure %d of %d)", run, p.Failure)
 }
 
 // event returns the text of an event.

@@ -42,7 +42,7 @@ func straysStopped() deviation {
 				case !s.inSpec(c.Name):
 					f["kill "+c.ID] = fmt.Sprintf("Container %s is not in the pod's spec any more (30s)", c.Name)
 				case s.here(c.Name) != c:
-					f["kill "+c.ID] = fmt.Sprintf("Container %s was replaced by another (30s)", c.Name)
+					f["kill "+c.ID] = fmt.Sprintf("Container %s was replaced by a newer container or sandbox (30s)", c.Name)
 				}
 			}
 		},
