@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
-	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kubeparts/kubeparts/agent"
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
@@ -34,11 +35,11 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) explanation(ctx context.Context, namespace, name string) (api.Explanation, error) {
-	problems := s.problemsOf(name)
+	invalid, ignored := s.problemsOf(namespace, name)
 	pod, ok := s.findPod(namespace, name)
 	switch {
-	case !ok && len(problems) > 0:
-		return badManifest(namespace, name, problems), nil
+	case !ok && len(invalid) > 0:
+		return badManifest(namespace, name, invalid), nil
 	case !ok:
 		return api.Explanation{}, notFound("pod %q not found in namespace %q, and no manifest with that name has a problem", name, namespace)
 	}
@@ -55,8 +56,11 @@ func (s *Server) explanation(ctx context.Context, namespace, name string) (api.E
 		Pod: describe.Pod(s.podFacts(e.Pod, s.usage(ctx))),
 		Why: []string{}, Next: []api.Step{}, Plan: strings.TrimSpace(e.Plan), Stays: e.Rank,
 	}
-	for _, p := range problems {
+	for _, p := range invalid {
 		out.Why = append(out.Why, "a manifest of this pod is invalid, its last valid version is in use: "+p)
+	}
+	for _, p := range ignored {
+		out.Why = append(out.Why, "another manifest of this pod is ignored: "+p)
 	}
 	out.Why = append(out.Why, e.Why...)
 	for _, step := range e.Next {
@@ -74,17 +78,22 @@ func badManifest(namespace, name string, problems []string) api.Explanation {
 	}
 }
 
-// problemsOf returns the problems of manifests whose file has the pod's name, and the problems of
-// a metadata.name with this value. A manifest that can't be parsed has no pod name, only a file
-// name.
-func (s *Server) problemsOf(name string) (lines []string) {
+// problemsOf returns the problems of invalid manifests whose file has the pod's name, and those of
+// manifests that are ignored because another one defines the pod. A manifest that can't be parsed
+// has no pod name, only a file name.
+func (s *Server) problemsOf(namespace, name string) (invalid, ignored []string) {
 	name = s.shortName(name)
 	for _, p := range s.cfg.Problems() {
-		file, text := filepath.Base(p.File), p.Err.Error()
-		ofName := strings.Contains(text, "metadata.name: ") && strings.Contains(text, strconv.Quote(name))
-		if ofName || strings.TrimSuffix(file, filepath.Ext(file)) == name {
-			lines = append(lines, p.Error())
+		file := filepath.Base(p.File)
+		var bad *field.Error
+		switch {
+		case errors.As(p, &bad) && bad.Type == field.ErrorTypeDuplicate && bad.Field == "metadata.name":
+			if bad.BadValue == namespace+"/"+name+s.nodeSuffix() {
+				ignored = append(ignored, p.Error())
+			}
+		case strings.TrimSuffix(file, filepath.Ext(file)) == name:
+			invalid = append(invalid, p.Error())
 		}
 	}
-	return lines
+	return invalid, ignored
 }

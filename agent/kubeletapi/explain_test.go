@@ -3,6 +3,7 @@ package kubeletapi_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kubeparts/kubeparts/agent"
 	"github.com/kubeparts/kubeparts/agent/kubeletapi"
@@ -94,15 +96,21 @@ func TestExplain_ReturnsTheAgentsExplanation(t *testing.T) {
 
 func TestExplain_ProblemsOfTheManifestComeFirst(t *testing.T) {
 	t.Parallel()
+	duplicate := func(pod string) error { return field.Duplicate(field.NewPath("metadata", "name"), pod) }
 	problems := []kubeletapi.Problem{
 		{File: "/etc/pods/web.yaml", Err: errors.New("no containers")},
-		{File: "/etc/pods/all.yaml", Err: errors.New(`metadata.name: Duplicate value: "web": already defined in a.yaml, document 1`)},
+		{File: "/etc/pods/all.yaml", Err: duplicate("ns/web-node1")},
+		{File: "/etc/pods/one.yaml", Err: fmt.Errorf("document 1: %w", duplicate("other/web-node1"))},
 		{File: "/etc/pods/db.yaml", Err: errors.New(`spec.containers[0].volumeMounts[0].name: Not found: "web"`)}, // a volume
 		{File: "/etc/pods/web2.yaml", Err: errors.New(`pod "web2": no containers`)},
 	}
 	cfg := kubeletapi.Config{Agent: byUID(podOf("web-node1", agent.Admitted)), Problems: func() []kubeletapi.Problem { return problems }}
 	const prefix = "a manifest of this pod is invalid, its last valid version is in use: "
-	want := []string{prefix + "/etc/pods/web.yaml: no containers", prefix + `/etc/pods/all.yaml: metadata.name: Duplicate value: "web": already defined in a.yaml, document 1`, "uid web-node1"}
+	want := []string{
+		prefix + "/etc/pods/web.yaml: no containers",
+		`another manifest of this pod is ignored: /etc/pods/all.yaml: metadata.name: Duplicate value: "ns/web-node1"`,
+		"uid web-node1",
+	}
 	require.Equal(t, want, explanationOf(t, cfg, "web").Why)
 	require.Equal(t, want, explanationOf(t, cfg, "web-node1").Why)
 

@@ -285,3 +285,17 @@ func TestExplain_NamesAnInvalidManifest(t *testing.T) {
 	require.Contains(t, e.Why[0], "it was not admitted: OutOfcpu")
 	require.NotEmpty(t, a.status(t).Problems)
 }
+
+func TestExplain_NamesASecondManifestOfThePod(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	manifest(t, dir, "a.yaml", podYAML("web", "demo/web:1"))
+	manifest(t, dir, "b.yaml", podYAML("web", "demo/web:2"))
+	manifest(t, dir, "c.yaml", podYAML("db", "demo/db:1")+"    volumeMounts: [{name: web, mountPath: /d}]\n") // no such volume
+	a := start(t, "--manifests", dir)
+	await(t, "web runs", func() bool { return a.phase(t, "web") == corev1.PodRunning })
+	var e api.Explanation
+	a.json(t, "/explain/default/web", &e)
+	require.Contains(t, e.Why[0], "another manifest of this pod is ignored: "+filepath.Join(dir, "b.yaml"))
+	require.NotContains(t, strings.Join(e.Why, ""), "c.yaml")
+}
