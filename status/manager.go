@@ -61,12 +61,6 @@ func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 	return corev1.PodStatus{}, false
 }
 
-// PodPhase returns the phase of [Manager.GetPodStatus], empty if there is no status.
-func (m *Manager) PodPhase(uid types.UID) corev1.PodPhase {
-	s, _ := m.GetPodStatus(uid)
-	return s.Phase
-}
-
 // SetPodStatus sets the status of the pod. It returns the stored status and whether it has
 // changed. The stored status follows these rules, whatever status contains:
 //

@@ -397,15 +397,3 @@ func checkNeverBack(t *testing.T, pod *corev1.Pod, c status.Change, name string)
 		}
 	}
 }
-
-func TestManager_PodPhase(t *testing.T) {
-	t.Parallel()
-	saved := simple(corev1.PodFailed, corev1.ConditionFalse)
-	m, err := status.New(status.Config{Saved: func(uid types.UID) (corev1.PodStatus, bool) { return saved, uid == "saved" }})
-	require.NoError(t, err)
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "said"}}
-	m.SetPodStatus(p, simple(corev1.PodRunning, corev1.ConditionTrue))
-	require.Equal(t, corev1.PodRunning, m.PodPhase("said"))
-	require.Equal(t, corev1.PodFailed, m.PodPhase("saved"))
-	require.Empty(t, m.PodPhase("other"))
-}

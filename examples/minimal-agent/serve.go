@@ -157,10 +157,6 @@ func (p *program) defined() (n int) {
 	return n
 }
 
-// showPeriod is the shortest time between two reads of the agent's health. Busy pods change
-// many times a second.
-const showPeriod = time.Second
-
 // showNode prints the number of defined pods once all sources were read, and each change of the
 // runtime's readiness, until ctx is done.
 func (p *program) showNode(ctx context.Context) error {
@@ -179,10 +175,6 @@ func (p *program) showNode(ctx context.Context) error {
 		case err == nil && down:
 			p.console.node(p.opts.NodeName, "the runtime is ready again")
 			down = false
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(showPeriod):
 		}
 	}
 	return nil

@@ -343,7 +343,7 @@ func onlyOnceAtATime(method string) twist {
 	}
 }
 
-// eventTwists returns the defects of the event stream, by the message of the check.
+// eventTwist returns a defect of the event stream, by the message of the check that finds it.
 func eventTwist(breaks string) func(*runtimeapi.ContainerEventResponse) bool {
 	switch breaks {
 	case "pleg: events are sent in the wrong order, or twice":

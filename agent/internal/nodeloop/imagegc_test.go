@@ -114,7 +114,7 @@ func TestImageGC_RequestsOnlyContainersOfOtherAgents(t *testing.T) {
 	})
 }
 
-// preferences returns which of the images would be deleted.
+// deletable returns which of the images would be deleted.
 func deletable(t *testing.T, b *bed) (names []string) {
 	t.Helper()
 	plan, err := b.Plan(t.Context())

@@ -57,7 +57,7 @@ func (r *oursRun) observer() pleg.Observer {
 	}
 }
 
-// told adds what ours told in this step to the facts.
+// report adds the inspections, changes, result and counters of this step to the facts.
 func (r *oursRun) report(f judge.Facts) {
 	if r.w.cuts() {
 		return

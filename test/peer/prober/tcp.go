@@ -38,7 +38,7 @@ func drawDial(d *judge.Draw) dial {
 	}
 }
 
-// probe returns the pod for a server on a port.
+// pod returns the pod for a server on a port.
 func (w dial) pod(port int) *corev1.Pod {
 	number := w.Port
 	if number == "open" || number == "closed" {

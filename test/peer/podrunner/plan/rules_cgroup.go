@@ -13,7 +13,6 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// sidecarResize takes what the kubelet would do if the sidecars had started.
 // withoutBackoff returns a copy of s in which no container backs off.
 func (s *State) withoutBackoff() *State {
 	c := s.clone()
