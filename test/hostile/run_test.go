@@ -260,7 +260,7 @@ func (r *run) revive() error {
 	if !r.agent.ended(0) {
 		return nil
 	}
-	if r.agent.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(r.out.lines(5), "cri endpoint") {
+	if r.agent.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(r.out.lines(5), "connect to the CRI runtime at ") {
 		r.report(fmt.Sprintf("the agent exited unexpectedly: %v", r.agent.cmd.ProcessState))
 		return nil
 	}

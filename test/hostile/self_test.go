@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -200,4 +201,22 @@ func TestWaits_CountTheTimeWithoutAProcessor(t *testing.T) {
 		}
 	}
 	require.Equal(t, 3*time.Second, longestWait(map[int]time.Duration{1: 5 * time.Second}, map[int]time.Duration{1: 8 * time.Second, 2: time.Second}))
+}
+
+// TestRevive_KnowsTheMessageOfARefusedStart fails when the agent changes the message that
+// revive looks for. The attacks meet a refused start in few runs.
+func TestRevive_KnowsTheMessageOfARefusedStart(t *testing.T) {
+	binary, err := buildAgent(t.TempDir())
+	require.NoError(t, err)
+	r := &run{binary: binary, dir: t.TempDir()}
+	r.addr, err = freeAddress()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(r.path("config.yaml"), []byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"), 0o600))
+	require.NoError(t, os.Mkdir(r.path("manifests"), 0o755))
+	require.NoError(t, r.start()) // nothing listens on cri.sock
+	require.True(t, r.agent.ended(time.Minute))
+	require.NoError(t, r.revive())
+	defer r.agent.kill()
+	require.Empty(t, r.found, "the agent's output:\n%s", r.out.lines(10))
+	require.Equal(t, 1, r.refused)
 }
