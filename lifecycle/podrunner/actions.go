@@ -43,7 +43,7 @@ type Actions struct {
 	SandboxAttempt uint32
 	// Start are the containers to start, in this order.
 	Start []Start
-	// Waiting keepsAlive, for each container that should run but is not started now,
+	// Waiting holds, for each container that should run but is not started now,
 	// the reason as shown in the pod's status.
 	Waiting map[string]corev1.ContainerStateWaiting
 	// RetryAt is when the first back-off of a container or sandbox ends; zero

@@ -104,7 +104,7 @@ const DefaultPostStartTimeout = 15 * time.Minute
 
 // Config configures a [Runner].
 type Config struct {
-	// Policy keepsAlive the settings that agents usually leave to their users.
+	// Policy holds the settings that agents usually leave to their users.
 	Policy
 
 	// Sandboxes and Containers are the runtime, and Images pulls its images.
@@ -209,7 +209,7 @@ type Config struct {
 	Observer Observer
 }
 
-// Observer keepsAlive optional callbacks. They are called during a sync,
+// Observer holds optional callbacks. They are called during a sync,
 // concurrently for different pods, and must not block.
 type Observer struct {
 	// Planned is called with every plan that is not empty, before it is carried

@@ -130,7 +130,7 @@
 //     whole grace period again, although a pod from a manifest has no deletion
 //     timestamp. The stored record can only make the deadline earlier: a record
 //     that is missing, damaged (an error is logged) or in the far future leaves
-//     the grace period as it is. It keepsAlive wall-clock time, from which a
+//     the grace period as it is. It holds wall-clock time, from which a
 //     starting agent computes the time that is left. If the clock was set back
 //     meanwhile, the pod gets at most its grace period once more; if it was set
 //     forward, it gets the minimum of 2 s. The record is not synced to disk,

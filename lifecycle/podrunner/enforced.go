@@ -22,7 +22,7 @@ import (
 // restarted agent needs the record to know what a resize changes.
 const enforcedRecordName = "resources"
 
-// enforcement keepsAlive what was enforced last for one pod.
+// enforcement holds what was enforced last for one pod.
 type enforcement struct {
 	// Containers has requests and limits by container name.
 	Containers map[string]corev1.ResourceRequirements `json:"containers,omitempty"`

@@ -80,7 +80,7 @@ func (r *Runner) setHookDone(ctx context.Context, uid types.UID, id string) {
 }
 
 // setPreStopped records that the container's preStop hook has run. The caller
-// keepsAlive mu.
+// holds mu.
 func (r *Runner) setPreStopped(uid types.UID, id string) {
 	if r.preStopped[uid] == nil {
 		r.preStopped[uid] = map[string]bool{}

@@ -17,12 +17,12 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// injections keepsAlive the last Injections of one pod.
+// injections holds the last Injections of one pod.
 type injections struct {
-	// cpusets keepsAlive the last cpuset that this Runner set for a container, by
+	// cpusets holds the last cpuset that this Runner set for a container, by
 	// container ID.
 	cpusets map[string]Cpuset
-	// health keepsAlive the last returned health, by container name.
+	// health holds the last returned health, by container name.
 	health map[string][]corev1.ResourceStatus
 }
 
@@ -117,7 +117,7 @@ func (r *Runner) setHealth(uid types.UID, container string, health []corev1.Reso
 	r.injectionsOf(uid).health[container] = health
 }
 
-// injectionsOf returns the record of a pod. The caller keepsAlive r.mu.
+// injectionsOf returns the record of a pod. The caller holds r.mu.
 func (r *Runner) injectionsOf(uid types.UID) injections {
 	in, ok := r.injections[uid]
 	if !ok {

@@ -12,7 +12,7 @@ import (
 // value is a node about which nothing is known; pods that need more are
 // rejected. A [Runner] builds it from its Config.
 type Node struct {
-	// Policy keepsAlive the agent's settings.
+	// Policy holds the agent's settings.
 	Policy
 	// Facts are the current facts about the node.
 	Facts

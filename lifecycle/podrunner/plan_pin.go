@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Cpuset keepsAlive the CPUs and memory nodes that a container may use, as lists
+// Cpuset holds the CPUs and memory nodes that a container may use, as lists
 // such as "0-3,8". Empty means not set, or unknown.
 type Cpuset struct{ CPUs, Mems string }
 
@@ -15,7 +15,7 @@ func (c Cpuset) or(other Cpuset) Cpuset {
 	return Cpuset{CPUs: cmp.Or(c.CPUs, other.CPUs), Mems: cmp.Or(c.Mems, other.Mems)}
 }
 
-// Pinning keepsAlive the current and the wanted cpuset of a running container. Empty
+// Pinning holds the current and the wanted cpuset of a running container. Empty
 // fields in Wanted are not changed.
 type Pinning struct{ Now, Wanted Cpuset }
 

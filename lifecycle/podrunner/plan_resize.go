@@ -29,7 +29,7 @@ type Resources struct {
 	PodNow, PodWanted *runtimeapi.LinuxContainerResources
 }
 
-// Enforced keepsAlive the enforced requests and limits of a container, also as a CRI
+// Enforced holds the enforced requests and limits of a container, also as a CRI
 // message.
 type Enforced struct {
 	corev1.ResourceRequirements

@@ -77,7 +77,7 @@ func fileEquals(root *os.Root, file string, text []byte) (_ bool, err error) {
 // release releases what was prepared for a stopped pod: its
 // termination and resource records, its sub-path mounts and then its volumes,
 // its cgroup, and last its user IDs, which own files and processes. All steps
-// can be repeated, and are until they succeed. The caller keepsAlive the pod's lock
+// can be repeated, and are until they succeed. The caller holds the pod's lock
 // of r.clean.
 func (r *Runner) release(ctx context.Context, uid types.UID) error {
 	r.forgetEnforced(uid)

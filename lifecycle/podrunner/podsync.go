@@ -28,8 +28,8 @@ type podSync struct {
 	node    Node
 	waiting map[string]corev1.ContainerStateWaiting
 	retryAt time.Time
-	// prepared keepsAlive configurations that were made ahead of the start, by
-	// container; images keepsAlive images that are present or being pulled.
+	// prepared holds configurations that were made ahead of the start, by
+	// container; images holds images that are present or being pulled.
 	prepared map[string]*runtimeapi.ContainerConfig
 	images   map[string]*fetched
 	// volumes are the paths of the pod's volumes, and sandbox is where

@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/internal/podlimits"
 )
 
-// Policy keepsAlive the settings of pods that agents usually leave to their users.
+// Policy holds the settings of pods that agents usually leave to their users.
 // They do not change while the agent runs. The zero value is a node without a
 // cluster and with the kernel's defaults.
 type Policy struct {

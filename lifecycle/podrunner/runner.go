@@ -110,7 +110,7 @@ func (r *Runner) Waiting(uid types.UID) map[string]corev1.ContainerStateWaiting 
 
 // SyncPod carries out one plan to make the pod match its spec. It never reports
 // the pod as terminal; the caller that computes the phase does. If something
-// backs off, the error keepsAlive the time of the next try. A stale status is an
+// backs off, the error holds the time of the next try. A stale status is an
 // error, because acting on it could create a container twice.
 func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, err error) {
 	if t.Status.Stale {

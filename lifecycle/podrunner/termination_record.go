@@ -18,7 +18,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// terminationRecordName is the name of the termination record, which keepsAlive the deadline
+// terminationRecordName is the name of the termination record, which holds the deadline
 // of a terminating pod, so that a restarted agent does not give the pod a
 // second grace period. A pod from a manifest has no deletion timestamp for
 // that.
