@@ -26,8 +26,8 @@ import (
 	"github.com/kubeparts/kubeparts/status/nodestatus"
 )
 
-// ErrRan is returned when [Agent.Run] is called a second time.
-var ErrRan = errors.New("an Agent runs only once")
+// ErrAlreadyRan is returned when [Agent.Run] is called a second time.
+var ErrAlreadyRan = errors.New("an Agent runs only once")
 
 // Agent runs the pods of a node. Create it with [New]. All methods are safe for concurrent use.
 // Their results are shared and must not be modified.
@@ -185,7 +185,7 @@ func (a *Agent) nodeForPods() podloop.Node {
 // To stop the pods before Run returns, call [Agent.StopPods] before ctx is done.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	if !a.ran.CompareAndSwap(false, true) {
-		return ErrRan
+		return ErrAlreadyRan
 	}
 	unlock, err := a.lockRoot()
 	if err != nil {

@@ -21,9 +21,9 @@ import (
 // node.
 var ErrUnknownPod = podloop.ErrUnknownPod
 
-// ErrNotAsked is the error of the health check "runtime" until the agent has requested the
+// ErrRuntimeStatusUnknown is the error of the health check "runtime" until the agent has requested the
 // runtime's status for the first time.
-var ErrNotAsked = nodeloop.ErrNotAsked
+var ErrRuntimeStatusUnknown = nodeloop.ErrRuntimeStatusUnknown
 
 // Pods returns the pods that a source defines or that have data left on the node, ordered by
 // namespace and name.

@@ -156,7 +156,7 @@ func (w *weather) change() {
 // calm stops all faults.
 func (w *weather) calm() {
 	for _, method := range []string{"StartContainer", "CreateContainer", "RunPodSandbox", "StopContainer", "RemovePodSandbox", "ListContainers"} {
-		w.node.Heal(method)
+		w.node.ClearFaults(method)
 	}
 }
 

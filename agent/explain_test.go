@@ -79,7 +79,7 @@ func TestAgent_ExplainWithRuntimeProblem(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "the container runtime is not ready: it starts", e.Why[0])
 
-		node.Heal("Status")
+		node.ClearFaults("Status")
 		require.NoError(t, node.Fail("ListPodSandbox", fakecri.Fault{Err: errors.New("no list")}))
 		after(5 * time.Minute)
 		e, _ = a.Explain(t.Context(), web.UID)

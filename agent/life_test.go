@@ -47,7 +47,7 @@ func TestAgent_LifeOfAPod(t *testing.T) {
 		require.Equal(t, []string{"offered", "admitted", "ending", "ended", "gone"}, seen.of(web.UID))
 		a.stop()
 		require.NoError(t, a.err())
-		require.ErrorIs(t, a.Run(t.Context()), agent.ErrRan)
+		require.ErrorIs(t, a.Run(t.Context()), agent.ErrAlreadyRan)
 	})
 }
 
@@ -132,7 +132,7 @@ func TestAgent_HungRuntime(t *testing.T) {
 		require.Error(t, a.Health()[0].Err)
 		require.Equal(t, "runtime", a.Health()[0].Name)
 		require.Equal(t, corev1.ConditionFalse, condition(a.Node(), corev1.NodeReady).Status)
-		node.Heal("Status")
+		node.ClearFaults("Status")
 		after(20 * time.Second)
 		require.NoError(t, a.Health()[0].Err)
 		require.Equal(t, corev1.ConditionTrue, condition(a.Node(), corev1.NodeReady).Status)

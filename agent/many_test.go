@@ -49,12 +49,12 @@ func (kernel) Name() string { return "kernel" }
 func (kernel) Position() oomwatch.Position { return oomwatch.Position{} }
 
 // Watch implements oomwatch.Source.
-func (k kernel) Watch(ctx context.Context, _ oomwatch.Position, emit func(oomwatch.Sighting)) error {
-	emit(oomwatch.Sighting{})
+func (k kernel) Watch(ctx context.Context, _ oomwatch.Position, emit func(oomwatch.Observation)) error {
+	emit(oomwatch.Observation{})
 	select {
 	case <-time.After(10 * time.Second):
 		k.kill.Time = time.Now()
-		emit(oomwatch.Sighting{Kill: k.kill})
+		emit(oomwatch.Observation{Kill: k.kill})
 	case <-ctx.Done():
 	}
 	<-ctx.Done()

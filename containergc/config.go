@@ -120,7 +120,7 @@ type Config struct {
 	Observer Observer
 }
 
-// Policy limits how many dead containers are kept; see [Decide] for the rules in order.
+// Policy limits how many dead containers are kept; see [PlanRemovals] for the rules in order.
 // The zero value is the kubelet's default.
 type Policy struct {
 	// MinAge is how long after its exit a container is exempt from all rules. Default 0.

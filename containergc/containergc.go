@@ -232,7 +232,7 @@ func (m *Manager) plan(ctx context.Context, s scope) (plan Plan, decided bool, e
 	}
 	err = m.setExitTimes(ctx, in)
 	if s.pods != nil {
-		plan = Decide(in)
+		plan = PlanRemovals(in)
 		plan.Decisions = slices.DeleteFunc(plan.Decisions, func(d Decision) bool { return !s.pods[d.PodUID] })
 		return plan, true, err
 	}
@@ -243,7 +243,7 @@ func (m *Manager) plan(ctx context.Context, s scope) (plan Plan, decided bool, e
 	if m.cfg.ContainerLogs != "" {
 		in.Links, errLinks = readLinks(m.cfg.ContainerLogs, m.cfg.PodLogs)
 	}
-	plan = Decide(in)
+	plan = PlanRemovals(in)
 	m.pruneFailures(plan)
 	return plan, true, errors.Join(err, errFolders, errLinks)
 }

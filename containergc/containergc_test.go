@@ -102,7 +102,7 @@ func TestDeleteAllUnusedContainers_RemovesTerminatedPods(t *testing.T) {
 func TestCollect_StopsContainersInUnknownStateFirst(t *testing.T) {
 	b := newBed(t)
 	b.start("web", "app", 0)
-	require.NoError(t, b.LoseTrack("ns/web/app"))
+	require.NoError(t, b.SetUnknown("ns/web/app"))
 	b.set("web", "gone")
 	require.NoError(t, b.Fail("StopContainer", fakecri.Fault{Err: errors.New("shim is stuck"), Times: 1}))
 	m := b.manager()
@@ -145,7 +145,7 @@ func TestCollect_EqualTimesKeepTheNewestAttempt(t *testing.T) {
 			c := in.Snapshot.Containers
 			c[i], c[j] = c[j], c[i]
 		})
-		for _, d := range containergc.Decide(in).Decisions {
+		for _, d := range containergc.PlanRemovals(in).Decisions {
 			require.Equal(t, d.Attempt != 7, d.Remove)
 		}
 	}
@@ -211,7 +211,7 @@ func TestCollect_FailedRemovalDoesNotStopOthers(t *testing.T) {
 		_, _ = m.Collect(t.Context())
 	}
 	require.Equal(t, 7, len(b.calls("RemoveContainer"))-tries, "after 1, 3, 7, 15, 30, 45 and 60 minutes")
-	b.Heal("")
+	b.ClearFaults("")
 	b.clock.Step(hour)
 	_, err = m.Collect(t.Context())
 	require.NoError(t, err)
@@ -243,7 +243,7 @@ func TestCollect_CancelledRemovalDoesNotBackOff(t *testing.T) {
 	_, err := m.Collect(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Zero(t, m.Failures())
-	b.Heal("")
+	b.ClearFaults("")
 	_, err = m.Collect(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{"web#0"}, b.left(), "the next pass tries it at once")

@@ -9,7 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Input is the input of [Decide], which does not modify it.
+// Input is the input of [PlanRemovals], which does not modify it.
 type Input struct {
 	// Now is the current time.
 	Now time.Time
@@ -33,7 +33,7 @@ type Input struct {
 	RetryAt map[string]time.Time
 }
 
-// Decide decides which objects are removed. For containers, the first of these rules that
+// PlanRemovals decides which objects are removed. For containers, the first of these rules that
 // applies is the reason:
 //
 //  1. A container is kept if it is not owned, belongs to no pod, runs, or is in a state
@@ -54,7 +54,7 @@ type Input struct {
 // are removed with their container or pod, and links with their log. Finally, an object
 // whose removal failed recently is kept until RetryAt; a container keeps its sandbox and
 // its pod's logs.
-func Decide(in Input) Plan {
+func PlanRemovals(in Input) Plan {
 	d := &decider{
 		Input: in, pods: map[types.UID]*pod{},
 		usedSandboxes: map[string]bool{}, usedLogs: map[logKey]bool{}, removedLogs: map[string]types.UID{},
@@ -66,7 +66,7 @@ func Decide(in Input) Plan {
 	return Plan{At: in.Now, Decisions: d.decisions}
 }
 
-// decider is the working state of Decide.
+// decider is the working state of PlanRemovals.
 type decider struct {
 	Input
 	decisions     []Decision // for containers, then for sandboxes, then for logs
@@ -146,9 +146,9 @@ func (d *decider) decideContainers() {
 		d.sort(u)
 		switch {
 		case u.pod.deleted:
-			u.keepNewest(0, GonePod)
+			u.keepNewest(0, PodDeleted)
 		case d.AllUnused && u.pod.terminated:
-			u.keepNewest(0, EndedPod)
+			u.keepNewest(0, PodTerminated)
 		default:
 			u.keepNewest(limit(d.Policy.MaxPerPodContainer, 1), OverPerPod)
 		}
@@ -198,7 +198,7 @@ func (d *decider) mayRemove(c *candidate) bool {
 		c.Reason = NoPod
 		return false
 	case !d.owned(c.Object):
-		p.foreign, c.Reason = true, NotOurs
+		p.foreign, c.Reason = true, NotOwned
 		return false
 	}
 	switch c.container.State {
@@ -312,15 +312,15 @@ func (d *decider) removesSandbox(b *Sandbox, o Object) (bool, Reason) {
 		return false, NoPod
 	case !d.owned(o):
 		p.foreign = true
-		return false, NotOurs
+		return false, NotOwned
 	case b.Ready:
 		return false, Running
 	case d.usedSandboxes[b.ID]:
 		return false, HasContainers
 	case p.deleted:
-		return true, GonePod
+		return true, PodDeleted
 	case d.AllUnused && p.terminated:
-		return true, EndedPod
+		return true, PodTerminated
 	case p.newestSandbox != b:
 		return true, NewerSandbox
 	default:

@@ -26,18 +26,18 @@ func (d *decider) decideFolders() {
 		}}
 		switch p := d.pod(f.UID); {
 		case p.foreign || !d.owned(v.Object):
-			v.Reason = NotOurs
+			v.Reason = NotOwned
 		case !p.deleted:
-			v.Reason = PodIsHere
+			v.Reason = PodExists
 		case p.hasContainers || p.hasSandboxes:
 			v.Reason = StillInRuntime
 		default:
-			v.Remove, v.Reason = true, GonePod
+			v.Remove, v.Reason = true, PodDeleted
 		}
 		if d.add(v) {
 			d.removedLogs[f.Folder] = f.UID
 		}
-		if v.Reason == PodIsHere {
+		if v.Reason == PodExists {
 			d.decideLogs(f)
 		}
 	}
@@ -63,11 +63,11 @@ func (d *decider) decideLogs(f *LogFolder) {
 		}
 		switch u := p.units[a.Container]; {
 		case d.usedLogs[logKey{f.UID, a.Container, a.Attempt}]:
-			v.Reason = ContainerIsHere
+			v.Reason = ContainerExists
 		case u != nil && a.Attempt > u.newest.Attempt, u == nil && !p.terminated:
 			v.Reason = MayBeNew
 		default:
-			v.Remove, v.Reason = true, ContainerIsGone
+			v.Remove, v.Reason = true, ContainerRemoved
 		}
 		if d.add(v) {
 			for _, file := range a.Files {
@@ -99,12 +99,12 @@ func (d *decider) decideLinks() {
 			v.container, v.PodUID = c.container, c.PodUID
 		}
 		switch {
-		case c != nil && c.Reason == NotOurs, !d.owned(v.Object):
-			v.Reason = NotOurs
+		case c != nil && c.Reason == NotOwned, !d.owned(v.Object):
+			v.Reason = NotOwned
 		case c != nil && !c.Remove && c.container.State != runtimeapi.ContainerState_CONTAINER_EXITED:
 			v.Reason = MayRotate
 		case removed:
-			v.PodUID, v.Remove, v.Reason = uid, true, LogGoes
+			v.PodUID, v.Remove, v.Reason = uid, true, LogRemoved
 		default:
 			v.Remove, v.Reason = true, DeadLink
 		}

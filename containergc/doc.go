@@ -7,7 +7,7 @@
 // pass, [Manager.Run] runs passes until its context is done, and
 // [Manager.DeleteAllUnusedContainers] removes what an eviction manager wants to free.
 // [Manager.Plan] removes nothing and returns what would be removed and kept, and why; a
-// [Plan] prints as text and as JSON. The decision is a pure function, [Decide]. The
+// [Plan] prints as text and as JSON. The decision is a pure function, [PlanRemovals]. The
 // baseline is the container garbage collection of kubelet 1.36.
 //
 // Limits apply to the dead containers with the same name in the same pod. The newest ones
@@ -117,6 +117,6 @@
 // # Testing your code with it
 //
 // Call Collect instead of Run, with the node of package fakecri and a fake clock, or call
-// [Decide] with a snapshot written by hand. Test loops with Run in a testing/synctest
+// [PlanRemovals] with a snapshot written by hand. Test loops with Run in a testing/synctest
 // bubble.
 package containergc

@@ -80,7 +80,7 @@ func (s *script) play(t *testing.T, d *datadriven.TestData) string {
 		}
 		require.NoError(t, s.Fail(d.CmdArgs[0].Key, fault))
 	case "heal":
-		s.Heal(d.CmdArgs[0].Key)
+		s.ClearFaults(d.CmdArgs[0].Key)
 	case "advance":
 		s.clock.Step(duration(t, d.CmdArgs[0].Key))
 	case "collect":

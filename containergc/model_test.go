@@ -83,11 +83,11 @@ func without(in containergc.Input, gone []containergc.Object) containergc.Input 
 	return in
 }
 
-// TestDecide_Invariants checks invariants of every plan, on nodes generated from seeds.
-func TestDecide_Invariants(t *testing.T) {
+// TestPlanRemovals_Invariants checks invariants of every plan, on nodes generated from seeds.
+func TestPlanRemovals_Invariants(t *testing.T) {
 	for seed := range uint64(3000) {
 		in := situation(seed)
-		plan := containergc.Decide(in)
+		plan := containergc.PlanRemovals(in)
 		if !checkPlan(t, in, plan) {
 			t.Fatalf("seed %d: policy %+v\n%v", seed, in.Policy, plan)
 		}
@@ -155,8 +155,8 @@ func checkPlan(t *testing.T, in containergc.Input, plan containergc.Plan) bool {
 			}
 		}
 	}
-	claim(containergc.Decide(in).String() == plan.String(), "the same again")
-	again := containergc.Decide(without(in, plan.Removals())).Removals()
+	claim(containergc.PlanRemovals(in).String() == plan.String(), "the same again")
+	again := containergc.PlanRemovals(without(in, plan.Removals())).Removals()
 	// A container whose removal failed still counts, and may push another out under MaxContainers.
 	retried := slices.ContainsFunc(plan.Decisions, func(d containergc.Decision) bool { return d.Reason == containergc.BackingOff })
 	claim(len(again) == 0 || retried && in.Policy.MaxContainers != nil, "nothing is left to remove: %v", again)
@@ -175,18 +175,18 @@ func FuzzPlan(f *testing.F) {
 	f.Add(uint64(1))
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		in := situation(seed)
-		checkPlan(t, in, containergc.Decide(in))
+		checkPlan(t, in, containergc.PlanRemovals(in))
 	})
 }
 
-// TestDecide_OrderOfTheListDoesNotMatter shuffles the lists of a node.
-func TestDecide_OrderOfTheListDoesNotMatter(t *testing.T) {
+// TestPlanRemovals_OrderOfTheListDoesNotMatter shuffles the lists of a node.
+func TestPlanRemovals_OrderOfTheListDoesNotMatter(t *testing.T) {
 	for seed := range uint64(200) {
 		in := situation(seed)
-		want := ids(containergc.Decide(in))
+		want := ids(containergc.PlanRemovals(in))
 		slices.Reverse(in.Snapshot.Containers)
 		slices.Reverse(in.Snapshot.Sandboxes)
-		require.Equal(t, want, ids(containergc.Decide(in)), "seed %d", seed)
+		require.Equal(t, want, ids(containergc.PlanRemovals(in)), "seed %d", seed)
 	}
 }
 

@@ -66,19 +66,19 @@ type Reason string
 
 // Reasons for which objects are removed.
 const (
-	GonePod         Reason = "the pod was deleted or evicted"
-	EndedPod        Reason = "the pod has terminated and all unused containers are removed"
-	OverPerPod      Reason = "the container has more exited instances than are kept"
-	OverTotal       Reason = "the node has more exited containers than are kept"
-	NewerSandbox    Reason = "the pod has a newer sandbox"
-	ContainerIsGone Reason = "its container was or would be removed"
-	DeadLink        Reason = "the target does not exist"
-	LogGoes         Reason = "the log that it links to is removed"
+	PodDeleted       Reason = "the pod was deleted or evicted"
+	PodTerminated    Reason = "the pod has terminated and all unused containers are removed"
+	OverPerPod       Reason = "the container has more exited instances than are kept"
+	OverTotal        Reason = "the node has more exited containers than are kept"
+	NewerSandbox     Reason = "the pod has a newer sandbox"
+	ContainerRemoved Reason = "its container was or would be removed"
+	DeadLink         Reason = "the target does not exist"
+	LogRemoved       Reason = "the log that it links to is removed"
 )
 
 // Reasons for which objects are kept.
 const (
-	NotOurs         Reason = "not owned by this agent"
+	NotOwned        Reason = "not owned by this agent"
 	NoPod           Reason = "belongs to no pod"
 	Running         Reason = "running"
 	MayStart        Reason = "created, may be started soon"
@@ -87,8 +87,8 @@ const (
 	NewestSandbox   Reason = "the pod's newest sandbox"
 	HasContainers   Reason = "has containers"
 	StillInRuntime  Reason = "the pod still has containers or sandboxes in the runtime"
-	PodIsHere       Reason = "the pod still exists"
-	ContainerIsHere Reason = "its container still exists"
+	PodExists       Reason = "the pod still exists"
+	ContainerExists Reason = "its container still exists"
 	MayBeNew        Reason = "its container may be newer than the snapshot"
 	MayRotate       Reason = "its container may write to the log again"
 	BackingOff      Reason = "an earlier removal failed, backing off"

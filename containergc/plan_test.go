@@ -46,7 +46,7 @@ func TestPlan(t *testing.T) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			t.Helper()
 			require.Equal(t, "plan", d.Cmd)
-			plan := containergc.Decide(newInput(t, d))
+			plan := containergc.PlanRemovals(newInput(t, d))
 			if d.HasArg("json") {
 				text, err := json.MarshalIndent(plan, "", " ")
 				require.NoError(t, err)

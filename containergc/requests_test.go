@@ -200,7 +200,7 @@ func TestRequestPod_KeepsBackOff(t *testing.T) {
 		require.Len(t, b.calls("RemoveContainer"), 2, "of the other pod")
 		require.Equal(t, 1, m.Failures())
 
-		b.Heal("")
+		b.ClearFaults("")
 		require.NoError(t, b.RemoveContainer(t.Context(), bad)) // by another client
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()

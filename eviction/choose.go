@@ -195,7 +195,7 @@ func (e *evaluation) victims(r *Report) {
 		slots--
 		free = plus(free, c.Usage.Value)
 		e.d.Victims = append(e.d.Victims, Victim{
-			Candidate: *c, Place: i, GracePeriodSeconds: e.p.grace(c.Pod, r.Threshold.Hard()),
+			Candidate: *c, Index: i, GracePeriodSeconds: e.p.grace(c.Pod, r.Threshold.Hard()),
 		})
 		if !c.Usage.Known() {
 			break // what is still missing after it is unknown

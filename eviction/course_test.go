@@ -79,7 +79,7 @@ func TestEvaluate_EverySignalTakesTheSameCourse(t *testing.T) {
 				return d
 			}
 
-			require.True(t, new(look(0, 2000)).Quiet())
+			require.True(t, new(look(0, 2000)).IsNoop())
 			require.Empty(t, under())
 			require.True(t, admits(corev1.PodQOSBestEffort))
 
@@ -94,7 +94,7 @@ func TestEvaluate_EverySignalTakesTheSameCourse(t *testing.T) {
 			require.Equal(t, tt.signal, d.Signal)
 
 			n.remove("large")
-			require.True(t, new(look(time.Minute, 3000)).Quiet())
+			require.True(t, new(look(time.Minute, 3000)).IsNoop())
 			require.Equal(t, []corev1.NodeConditionType{tt.condition}, under(), "for the transition period")
 
 			d = look(time.Minute, 500)
@@ -105,7 +105,7 @@ func TestEvaluate_EverySignalTakesTheSameCourse(t *testing.T) {
 			d = look(time.Minute, 500)
 			require.Empty(t, d.Victims, "critical pods are never evicted")
 			require.Equal(t, []corev1.NodeConditionType{tt.condition}, under())
-			require.True(t, new(look(5*time.Minute-1, 3000)).Quiet())
+			require.True(t, new(look(5*time.Minute-1, 3000)).IsNoop())
 			require.NotEmpty(t, under())
 			look(1, 3000)
 			require.Empty(t, under())

@@ -83,8 +83,8 @@ type ReclaimPlan struct {
 // Victim is a pod to evict.
 type Victim struct {
 	Candidate
-	// Place is the pod's index in [Decision.Candidates].
-	Place int
+	// Index is the pod's index in [Decision.Candidates].
+	Index int
 	// GracePeriodSeconds is the pod's grace period.
 	GracePeriodSeconds int64
 }
@@ -122,8 +122,8 @@ type Decision struct {
 	urgent *Report // the most urgent threshold that is due, with or without an action
 }
 
-// Quiet reports whether there is nothing to do.
-func (d *Decision) Quiet() bool {
+// IsNoop reports whether there is nothing to do.
+func (d *Decision) IsNoop() bool {
 	return !d.NeedPods && len(d.Victims)+len(d.Reclaim)+len(d.Limits)+len(d.Escalate) == 0
 }
 
@@ -205,7 +205,7 @@ func (d *Decision) explain(place int) string {
 		return text + " - not evicted: " + c.Kept
 	}
 	for i := range d.Victims {
-		if d.Victims[i].Place == place {
+		if d.Victims[i].Index == place {
 			return fmt.Sprintf("%s - evicted, grace period %ds", text, d.Victims[i].GracePeriodSeconds)
 		}
 	}

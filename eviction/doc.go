@@ -9,11 +9,11 @@
 //
 // # What it does
 //
-// [ParseThresholds] reads the kubelet's settings. [Evaluate] makes the whole decision as
+// [ParseThresholds] reads the kubelet's settings. [PlanEviction] makes the whole decision as
 // a pure function: it takes observations and the previous state, and returns a [Decision]
 // that prints as an explanation and marshals to JSON. A threshold is met when less than
 // its amount is available. A hard threshold is due as soon as it is met, a soft one when
-// it was met for its whole grace period. Evaluate acts on hard thresholds first, then on
+// it was met for its whole grace period. PlanEviction acts on hard thresholds first, then on
 // memory, processes and disks, in this order, and on bytes before inodes. For a disk,
 // dead containers and unused images are deleted before pods are evicted. The number of
 // victims follows from the shortfall: what is missing to the threshold plus its minimum

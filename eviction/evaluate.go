@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// State is the result of earlier evaluations that [Evaluate] needs. The zero value is the
-// state of an agent that has just started. Evaluate never modifies it.
+// State is the result of earlier evaluations that [PlanEviction] needs. The zero value is the
+// state of an agent that has just started. PlanEviction never modifies it.
 type State struct {
 	// EvaluatedAt is the time of the last evaluation.
 	EvaluatedAt time.Time
@@ -79,14 +79,14 @@ type Reclaim struct {
 
 func (r Reclaim) running() bool { return r.Ended.Before(r.Began) }
 
-// Observations are the facts for one evaluation. Evaluate does not modify them.
+// Observations are the facts for one evaluation. PlanEviction does not modify them.
 type Observations struct {
 	// Node has the measurements of the node.
 	Node NodeStats
 	// Pods are the active pods, with their allocated resources.
 	Pods []*corev1.Pod
 	// PodStats are the stats of the pods. If nil, they were not measured: then no pod is
-	// evicted, and [Decision.NeedPods] reports whether the stats are needed. Evaluate uses
+	// evicted, and [Decision.NeedPods] reports whether the stats are needed. PlanEviction uses
 	// stats of any age; the [Manager] omits stats that are too old.
 	PodStats map[types.UID]*PodStats
 	// CheckLimits enables the check of local storage limits.
@@ -98,10 +98,10 @@ type Observations struct {
 // usage.
 func (s State) layout(present Layout) Layout { return cmp.Or(present, s.Layout, SingleFS) }
 
-// Evaluate decides what must be done for the facts in obs. It is a pure function: it
+// PlanEviction decides what must be done for the facts in obs. It is a pure function: it
 // modifies nothing, and the same arguments always give the same result. Pass
 // [Decision.Next] as the state of the next evaluation.
-func Evaluate(s State, obs Observations, p Policy, now time.Time) Decision {
+func PlanEviction(s State, obs Observations, p Policy, now time.Time) Decision {
 	p = p.withDefaults()
 	e := evaluation{s: s, obs: obs, p: p, now: now, d: Decision{At: now}}
 	e.s.Layout = s.layout(obs.Node.Layout)
@@ -120,7 +120,7 @@ func Evaluate(s State, obs Observations, p Policy, now time.Time) Decision {
 // is the kubelet's time between two passes; the kubelet does not notice most shorter breaks.
 const maxBreak = 10 * time.Second
 
-// evaluation is the working state of one call of Evaluate.
+// evaluation is the working state of one call of PlanEviction.
 type evaluation struct {
 	s   State
 	obs Observations

@@ -41,7 +41,7 @@ func (h *history) look(d time.Duration, all ...eviction.Observation) eviction.De
 		}
 	}
 	obs := eviction.Observations{Node: eviction.NodeStats{Observations: all, Layout: h.layout}, Pods: h.pods, PodStats: h.stats}
-	got := eviction.Evaluate(h.state, obs, h.policy, h.now)
+	got := eviction.PlanEviction(h.state, obs, h.policy, h.now)
 	h.state = got.Next
 	return got
 }
@@ -107,7 +107,7 @@ func TestGracePeriod_ContinuesWhileASignalIsUnknown(t *testing.T) {
 	for range 3 {
 		d := h.look(30 * time.Second)
 		require.Equal(t, eviction.Unknown, d.Thresholds[0].State)
-		require.True(t, d.Quiet())
+		require.True(t, d.IsNoop())
 	}
 	require.True(t, h.look(time.Second, memoryIs(gi/2)).Thresholds[0].Due)
 }
@@ -255,7 +255,7 @@ func TestEvaluate_AnotherThresholdDoesNotEvictForADisk(t *testing.T) {
 	require.Equal(t, []eviction.ReclaimPlan{{Action: eviction.DeleteContainers, Signal: eviction.NodeFSAvailable, Amount: gi}}, d.Reclaim)
 	h.state.Reclaims = map[eviction.ReclaimAction]eviction.Reclaim{eviction.DeleteContainers: {Began: h.now, Ended: h.now.Add(1)}}
 	d = h.look(time.Second, saw(eviction.NodeFSAvailable, 5*gi, 10*gi), memoryIs(gi/2))
-	require.True(t, d.Quiet())
+	require.True(t, d.IsNoop())
 	require.Len(t, d.Conditions, 2)
 }
 

@@ -61,8 +61,8 @@ func Example() {
 	//   2. default/web: uses 4Gi, priority 1000, Burstable
 }
 
-// Evaluate is a pure function: decisions can be replayed and simulated.
-func ExampleEvaluate() {
+// PlanEviction is a pure function: decisions can be replayed and simulated.
+func ExamplePlanEviction() {
 	pod := newPod("hog")
 	stats := memoryStats(pod, 2<<30)
 	policy := eviction.Policy{Thresholds: []eviction.Threshold{
@@ -71,7 +71,7 @@ func ExampleEvaluate() {
 	var state eviction.State
 	now := epoch()
 	for range 3 {
-		d := eviction.Evaluate(state, eviction.Observations{
+		d := eviction.PlanEviction(state, eviction.Observations{
 			Node: eviction.NodeStats{Observations: []eviction.Observation{
 				{Signal: eviction.MemoryAvailable, Available: 1 << 29, Capacity: 8 << 30, Time: now},
 			}},

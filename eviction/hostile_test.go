@@ -125,7 +125,7 @@ func TestEvaluate_SumsOfEnormousUsageAreNotNegative(t *testing.T) {
 	require.Empty(t, got[0].Kept)
 	stats.Volumes = nil
 	obs := eviction.Observations{Pods: []*corev1.Pod{pod}, PodStats: byUID(stats), CheckLimits: true}
-	require.Len(t, eviction.Evaluate(eviction.State{}, obs, eviction.Policy{}, epoch()).Limits, 1)
+	require.Len(t, eviction.PlanEviction(eviction.State{}, obs, eviction.Policy{}, epoch()).Limits, 1)
 }
 
 func TestEvaluate_ZeroOfZeroIsUnknown(t *testing.T) {
@@ -134,7 +134,7 @@ func TestEvaluate_ZeroOfZeroIsUnknown(t *testing.T) {
 	h.add(newPod("hog"), memoryStats(newPod("hog"), gi))
 	d := h.look(0, saw(eviction.MemoryAvailable, 0, 0))
 	require.Equal(t, eviction.Implausible, d.Thresholds[0].State)
-	require.True(t, d.Quiet())
+	require.True(t, d.IsNoop())
 	require.Empty(t, d.Conditions)
 }
 

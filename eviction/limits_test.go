@@ -17,7 +17,7 @@ func checked(p eviction.Policy, layout eviction.Layout, pod *corev1.Pod, stats e
 	obs := eviction.Observations{
 		Node: eviction.NodeStats{Layout: layout}, Pods: []*corev1.Pod{nil, pod}, PodStats: byUID(stats), CheckLimits: true,
 	}
-	return eviction.Evaluate(eviction.State{}, obs, p, epoch()).Limits
+	return eviction.PlanEviction(eviction.State{}, obs, p, epoch()).Limits
 }
 
 func TestLocalStorageLimits(t *testing.T) {

@@ -130,11 +130,11 @@ func (m *Manager) Evaluate(ctx context.Context) (Decision, error) {
 			err = errors.Join(err, m.measurePods(ctx, &obs, now))
 		}
 	}
-	d := Evaluate(m.state, obs, *p, now)
+	d := PlanEviction(m.state, obs, *p, now)
 	if d.NeedPods {
 		obs.Pods = m.cfg.Pods()
 		err = errors.Join(err, m.measurePods(ctx, &obs, now))
-		d = Evaluate(m.state, obs, *p, now)
+		d = PlanEviction(m.state, obs, *p, now)
 	}
 	m.state = d.Next
 	m.cfg.Observer.Evaluated(d, err)

@@ -219,7 +219,7 @@ func TestLimits_AllPodsAboveTheirLimitsAreEvictedAtOnce(t *testing.T) {
 	n.step(m, 0)
 	require.Equal(t, []string{"kill a 1s", "kill b 1s", "kill c 1s"}, n.waitCalls(3))
 	require.Equal(t, []eviction.Signal{eviction.EmptyDirFSLimit, eviction.EphemeralPodFSLimit, eviction.EphemeralContainerFSLimit}, signals)
-	require.True(t, new(n.step(m, 10*time.Second)).Quiet(), "each only once")
+	require.True(t, new(n.step(m, 10*time.Second)).IsNoop(), "each only once")
 	for _, name := range []string{"a", "b", "c"} {
 		n.end(name, nil)
 	}
@@ -316,7 +316,7 @@ func TestManager_ReclaimedDiskSavesPods(t *testing.T) {
 	n.saw(eviction.NodeFSAvailable, gi, 10*gi)
 	n.gc <- nil
 	m.Wait()
-	require.True(t, new(n.step(m, time.Second)).Quiet())
+	require.True(t, new(n.step(m, time.Second)).IsNoop())
 	require.Equal(t, []string{
 		"conditions [DiskPressure]", "event node Warning EvictionThresholdMet: Attempting to reclaim ephemeral-storage",
 		"reclaimed delete unused containers: some stay", "reclaimed delete unused images: <nil>",

@@ -48,7 +48,7 @@ func TestManager_RandomWalks(t *testing.T) {
 		for range 150 {
 			d := w.step()
 			evicted += len(d.Victims)
-			if d.Quiet() {
+			if d.IsNoop() {
 				quiet++
 			}
 		}
@@ -111,7 +111,7 @@ func (w *walk) check(before eviction.State, d eviction.Decision) {
 	for _, due := range w.due {
 		anyDue = anyDue || due
 	}
-	require.True(w.t, anyDue || d.Quiet(), "nothing is done while nothing is due")
+	require.True(w.t, anyDue || d.IsNoop(), "nothing is done while nothing is due")
 	for _, r := range d.Thresholds {
 		if r.State == eviction.Unknown {
 			require.False(w.t, r.Due, "an unknown signal is never due")
@@ -124,10 +124,10 @@ func (w *walk) check(before eviction.State, d eviction.Decision) {
 	for _, v := range d.Victims {
 		require.False(w.t, podspec.IsCritical(v.Pod), "a critical pod")
 		require.False(w.t, slices.ContainsFunc(before.InFlight, func(f eviction.InFlight) bool { return f.UID == v.Pod.UID }))
-		for i := last + 1; i < v.Place; i++ {
+		for i := last + 1; i < v.Index; i++ {
 			require.NotEmpty(w.t, d.Candidates[i].Kept, "a pod that is skipped has a reason")
 		}
-		last = v.Place
+		last = v.Index
 		require.GreaterOrEqual(w.t, v.GracePeriodSeconds, int64(1))
 		if d.Threshold.Threshold.Hard() {
 			require.EqualValues(w.t, 1, v.GracePeriodSeconds)

@@ -9,7 +9,7 @@ import (
 )
 
 // Policy configures when pods are evicted and which. Together with the facts, it
-// determines every decision of [Evaluate].
+// determines every decision of [PlanEviction].
 type Policy struct {
 	// Thresholds are the amounts that must stay available: see [ParseThresholds]. If
 	// empty, only local storage limits cause evictions. Thresholds of containerfs signals

@@ -22,8 +22,8 @@ type Answer struct {
 	Keep *int
 	// Missing are objects that are removed from a list, by id or as in Call.Object.
 	Missing []string
-	// Twice are objects that are added to a list again, at its end.
-	Twice []string
+	// Duplicates are objects that are added to a list again, at its end.
+	Duplicates []string
 	// PadBytes is the size of an annotation that is added to the first entry of a list of
 	// containers or sandboxes. A list of more than 16 MiB fails over gRPC.
 	PadBytes int
@@ -44,7 +44,7 @@ func (a Answer) clone() Answer {
 	if a.Keep != nil {
 		a.Keep = new(*a.Keep)
 	}
-	a.Missing, a.Twice = slices.Clone(a.Missing), slices.Clone(a.Twice)
+	a.Missing, a.Duplicates = slices.Clone(a.Missing), slices.Clone(a.Duplicates)
 	return a
 }
 
@@ -54,7 +54,7 @@ func (a Answer) validate(method string) error {
 	switch method {
 	case "ListContainers", "ListPodSandbox", "ListImages", "StreamContainers", "StreamPodSandboxes", "StreamImages":
 	case "ContainerStatus", "PodSandboxStatus", "ImageStatus":
-		if a.Stale || a.Keep != nil || a.Missing != nil || a.Twice != nil || a.PadBytes != 0 {
+		if a.Stale || a.Keep != nil || a.Missing != nil || a.Duplicates != nil || a.PadBytes != 0 {
 			errs = append(errs, fmt.Errorf("field Answer: for %s only Bare and Nil are possible", method))
 		}
 	default:
@@ -160,7 +160,7 @@ func applyAnswer[M interface {
 			return slices.ContainsFunc(refs, func(ref string) bool { return matches(ref, m.GetId()) })
 		}
 	}
-	again := items(out, among(a.Twice), proto.CloneOf)
+	again := items(out, among(a.Duplicates), proto.CloneOf)
 	out = append(slices.DeleteFunc(out, among(a.Missing)), again...)
 	if a.Keep != nil {
 		out = out[:min(*a.Keep, len(out))]

@@ -68,15 +68,15 @@ func TestAnswer_Lists(t *testing.T) {
 		"more than there is":     {"ListContainers", fakecri.Answer{Keep: new(9)}, []string{aRuns, bRuns}},
 		"without one":            {"ListContainers", fakecri.Answer{Missing: []string{"default/p/a"}}, []string{bRuns}},
 		"without none":           {"ListContainers", fakecri.Answer{Missing: []string{"default/p/x"}}, []string{aRuns, bRuns}},
-		"with one twice":         {"ListContainers", fakecri.Answer{Twice: []string{"default/p/a"}}, []string{aRuns, bRuns, aRuns}},
-		"one twice, one missing": {"ListContainers", fakecri.Answer{Twice: []string{"default/p/a"}, Missing: []string{"default/p/a"}}, []string{bRuns, aRuns}},
+		"with one twice":         {"ListContainers", fakecri.Answer{Duplicates: []string{"default/p/a"}}, []string{aRuns, bRuns, aRuns}},
+		"one twice, one missing": {"ListContainers", fakecri.Answer{Duplicates: []string{"default/p/a"}, Missing: []string{"default/p/a"}}, []string{bRuns, aRuns}},
 		"bare":                   {"ListContainers", fakecri.Answer{Bare: true}, []string{" CONTAINER_RUNNING", " CONTAINER_RUNNING"}},
 		"nil":                    {"ListContainers", fakecri.Answer{Nil: true}, []string{" CONTAINER_CREATED", " CONTAINER_CREATED"}},
-		"a pod twice":            {"ListPodSandbox", fakecri.Answer{Twice: []string{"default/p"}}, []string{"p SANDBOX_READY", "p SANDBOX_READY"}},
+		"a pod twice":            {"ListPodSandbox", fakecri.Answer{Duplicates: []string{"default/p"}}, []string{"p SANDBOX_READY", "p SANDBOX_READY"}},
 		"a pod is missing":       {"ListPodSandbox", fakecri.Answer{Missing: []string{"default/p"}}, nil},
 		"a pod is padded":        {"ListPodSandbox", fakecri.Answer{PadBytes: 10}, []string{"p SANDBOX_READY"}},
 		"an image is missing":    {"ListImages", fakecri.Answer{Missing: []string{"demo/web:1"}}, []string{"docker.io/demo/job:1"}},
-		"an image by tag, twice": {"ListImages", fakecri.Answer{Twice: []string{"demo/job:1"}, Keep: new(3)}, []string{"docker.io/demo/web:1", "docker.io/demo/job:1", "docker.io/demo/job:1"}},
+		"an image by tag, twice": {"ListImages", fakecri.Answer{Duplicates: []string{"demo/job:1"}, Keep: new(3)}, []string{"docker.io/demo/web:1", "docker.io/demo/job:1", "docker.io/demo/job:1"}},
 		"bare images":            {"ListImages", fakecri.Answer{Bare: true}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestAnswer_StaleListsAreFiltered(t *testing.T) {
 	_, err = b.ContainerStatus(t.Context(), first, false) // a list's fault only
 	requireCode(t, codes.NotFound, err)
 
-	b.Heal("")
+	b.ClearFaults("")
 	require.Empty(t, b.names("ListContainers"))
 	require.Equal(t, []string{"new SANDBOX_READY"}, b.names("ListPodSandbox"))
 }
@@ -199,7 +199,7 @@ func TestAnswer_ListAboveTheGRPCLimit(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"fakecri/padding": "xxx"}, pods[0].GetAnnotations())
 
-	b.Heal("")
+	b.ClearFaults("")
 	require.NoError(t, b.Fail("ListContainers", fakecri.Fault{Answer: fakecri.Answer{Nil: true}}))
 	resp, err := list()
 	require.NoError(t, err)

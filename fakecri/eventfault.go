@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// EventFault is a fault of the event stream, as plain data. Exactly one of Lose, Twice,
+// EventFault is a fault of the event stream, as plain data. Exactly one of Lose, Duplicate,
 // Swap, Cut, Bare and Delay is required. It is applied when an event occurs, for all
 // subscribers.
 type EventFault struct {
@@ -14,12 +14,12 @@ type EventFault struct {
 	// id or as in Call.Object. Empty means all events.
 	Object string
 	// Times is the number of events to which the fault is applied. Zero means all events
-	// until [Node.Heal].
+	// until [Node.ClearFaults].
 	Times int
 	// Lose drops the event.
 	Lose bool
-	// Twice delivers the event twice.
-	Twice bool
+	// Duplicate delivers the event twice.
+	Duplicate bool
 	// Swap delivers the event after the next one.
 	Swap bool
 	// Cut ends all streams with Unavailable instead of delivering the event, which is lost.
@@ -64,13 +64,13 @@ func (f EventFault) validate() error {
 		errs = append(errs, errors.New("fields Times and Delay must not be negative"))
 	}
 	kinds := 0
-	for _, set := range []bool{f.Lose, f.Twice, f.Swap, f.Cut, f.Bare, f.Delay != 0} {
+	for _, set := range []bool{f.Lose, f.Duplicate, f.Swap, f.Cut, f.Bare, f.Delay != 0} {
 		if set {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		errs = append(errs, fmt.Errorf("exactly one of the fields Lose, Twice, Swap, Cut, Bare and Delay is required, not %d", kinds))
+		errs = append(errs, fmt.Errorf("exactly one of the fields Lose, Duplicate, Swap, Cut, Bare and Delay is required, not %d", kinds))
 	}
 	return errors.Join(errs...)
 }
@@ -117,7 +117,7 @@ func (n *Node) emitFaulty(e event) {
 			}
 		})
 		return
-	case f.Twice:
+	case f.Duplicate:
 		n.enqueue(e)
 	case f.Cut:
 		e.cut = true

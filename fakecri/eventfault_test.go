@@ -19,8 +19,8 @@ func TestFailEventsRefusesWhatCannotBe(t *testing.T) {
 		want  string
 	}{
 		"nothing":  {fakecri.EventFault{Object: "default/a"}, "is required, not 0"},
-		"two":      {fakecri.EventFault{Lose: true, Twice: true}, "is required, not 2"},
-		"all":      {fakecri.EventFault{Lose: true, Twice: true, Swap: true, Cut: true, Bare: true, Delay: 1}, "not 6"},
+		"two":      {fakecri.EventFault{Lose: true, Duplicate: true}, "is required, not 2"},
+		"all":      {fakecri.EventFault{Lose: true, Duplicate: true, Swap: true, Cut: true, Bare: true, Delay: 1}, "not 6"},
 		"negative": {fakecri.EventFault{Lose: true, Times: -1}, "must not be negative"},
 		"early":    {fakecri.EventFault{Delay: -1}, "must not be negative"},
 	} {
@@ -51,7 +51,7 @@ func TestEventFaults(t *testing.T) {
 			[]string{"app:created", "app:started"},
 		},
 		"one container's come twice": {
-			[]fakecri.EventFault{{Object: "default/a/app", Twice: true}},
+			[]fakecri.EventFault{{Object: "default/a/app", Duplicate: true}},
 			[]string{"a:created", "a:started", "app:created", "app:created", "app:started", "app:started"},
 		},
 		"the order is another": {
@@ -140,9 +140,9 @@ func TestEventFault_HeldEvents(t *testing.T) {
 		require.NoError(t, b.FailEvents(fakecri.EventFault{Swap: true}))
 		b.pod("a")
 		require.Empty(t, r.read())
-		b.Heal("ListContainers")
+		b.ClearFaults("ListContainers")
 		require.Empty(t, r.read())
-		b.Heal("GetContainerEvents")
+		b.ClearFaults("GetContainerEvents")
 		require.Equal(t, []string{"a:created", "a:started"}, r.read())
 		b.pod("b")
 		require.Len(t, r.read(), 2)

@@ -204,7 +204,7 @@ func TestEventOfAContainerWhoseSandboxVanished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		sandbox, app := b.start("pod", "demo/web:1")
-		require.NoError(t, b.Vanish(sandbox))
+		require.NoError(t, b.RemoveSilently(sandbox))
 		r := subscribe(t, b.Node)
 		require.Len(t, r.read(), 4)
 		require.NoError(t, b.Kill(app, 137))

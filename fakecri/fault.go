@@ -51,15 +51,15 @@ type Fault struct {
 	// Call.Object. Empty means all calls of the method.
 	Object string
 	// Times is the number of calls to which the fault is applied. Zero means all calls
-	// until [Node.Heal].
+	// until [Node.ClearFaults].
 	Times int
 	// Err is the error that the call returns; over gRPC an error that is not a gRPC status
 	// has code Unknown. If it is nil, the call continues after Delay.
 	Err error
 	// Delay is the time before the call fails or continues, on the node's clock.
 	Delay time.Duration
-	// Hang blocks the call until its context ends, the runtime restarts, or [Node.Heal] is
-	// called. After Heal the call continues normally.
+	// Hang blocks the call until its context ends, the runtime restarts, or [Node.ClearFaults] is
+	// called. After ClearFaults the call continues normally.
 	Hang bool
 	// IgnoreContext makes Delay and Hang continue after the call's context has ended, like
 	// a client that ignores its context. Over gRPC it has no effect, because there the
@@ -151,10 +151,10 @@ func (f Fault) validate(method string) error {
 	return errors.Join(errs...)
 }
 
-// Heal removes the faults of a method, or all faults for the empty method. The faults of
+// ClearFaults removes the faults of a method, or all faults for the empty method. The faults of
 // [Node.FailEvents] are removed with GetContainerEvents. Calls and events that they block
 // continue.
-func (n *Node) Heal(method string) {
+func (n *Node) ClearFaults(method string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.faults = slices.DeleteFunc(n.faults, func(f *fault) bool {

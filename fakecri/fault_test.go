@@ -69,9 +69,9 @@ func TestFault_Times(t *testing.T) {
 	for range 10 {
 		require.ErrorIs(t, list(), errBroken)
 	}
-	b.Heal("ListPodSandbox") // of something else
+	b.ClearFaults("ListPodSandbox") // of something else
 	require.ErrorIs(t, list(), errBroken)
-	b.Heal("ListContainers")
+	b.ClearFaults("ListContainers")
 	require.NoError(t, list())
 }
 
@@ -111,7 +111,7 @@ func TestFaultThatIgnoresTheContext(t *testing.T) {
 				time.Sleep(time.Minute)
 				require.Empty(t, done)
 				time.Sleep(time.Hour)
-				b.Heal("Version")
+				b.ClearFaults("Version")
 				require.NoError(t, <-done)
 				require.Greater(t, time.Since(start), time.Hour)
 			})
@@ -143,7 +143,7 @@ func TestFaultOfOneObject(t *testing.T) {
 		require.NoError(t, b.Fail("ContainerStatus", fakecri.Fault{Object: object, Err: errBroken}))
 		require.ErrorIs(t, status(a), errBroken)
 		require.NoError(t, status(other))
-		b.Heal("")
+		b.ClearFaults("")
 	}
 	require.NoError(t, b.Fail("PullImage", fakecri.Fault{Object: "demo/web:1", Err: errBroken}))
 	_, err := b.PullImage(t.Context(), &runtimeapi.ImageSpec{Image: "demo/web:1"}, nil, nil)
@@ -186,7 +186,7 @@ func TestFaultOfAllMethodsAndACallThatFailedChangedNothing(t *testing.T) {
 	for name, call := range calls {
 		require.ErrorIs(t, call(), boom, name)
 	}
-	b.Heal("")
+	b.ClearFaults("")
 	require.Equal(t, running, b.status(id).GetState())
 	list, err := b.ListPodSandbox(ctx, nil)
 	require.NoError(t, err)
@@ -229,11 +229,11 @@ func TestHang(t *testing.T) {
 			require.Empty(t, done)
 			return done
 		}
-		// Other calls go on meanwhile; it ends by Heal,
+		// Other calls go on meanwhile; it ends by ClearFaults,
 		done := hang(t.Context())
 		_, err := b.Version(t.Context(), "")
 		require.NoError(t, err)
-		b.Heal("Version")
+		b.ClearFaults("Version")
 		require.NoError(t, <-done)
 		// by its context,
 		ctx, cancel := context.WithCancel(t.Context())

@@ -31,9 +31,9 @@ func (n *Node) OOMKillChild(ref string) error {
 	return n.onRunning(ref, func(c *container) { c.reason = reasonOOMKilled })
 }
 
-// LoseTrack sets the state of a running container to UNKNOWN, as if its shim did not
+// SetUnknown sets the state of a running container to UNKNOWN, as if its shim did not
 // respond. Stopping or removing it ends it with exit code 255.
-func (n *Node) LoseTrack(ref string) error {
+func (n *Node) SetUnknown(ref string) error {
 	return n.onRunning(ref, func(c *container) {
 		n.timers.remove(c.end)
 		c.state = runtimeapi.ContainerState_CONTAINER_UNKNOWN
@@ -72,9 +72,9 @@ func (n *Node) KillSandbox(ref string) error {
 	return nil
 }
 
-// Vanish removes a container or a sandbox without an event, as if it had never existed. The
+// RemoveSilently removes a container or a sandbox without an event, as if it had never existed. The
 // containers of a removed sandbox stay.
-func (n *Node) Vanish(ref string) error {
+func (n *Node) RemoveSilently(ref string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.advance()

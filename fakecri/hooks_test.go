@@ -60,7 +60,7 @@ func TestLostTrack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)
 			sandbox, id := b.start("pod", "demo/job:1")
-			require.NoError(t, b.LoseTrack(id))
+			require.NoError(t, b.SetUnknown(id))
 			b.clock.Step(time.Minute)
 			require.Equal(t, unknown, b.status(id).GetState()) // its end was not seen
 			require.Equal(t, "Unknown", b.status(id).GetReason())
@@ -83,7 +83,7 @@ func TestHooks_UseTheNewestObject(t *testing.T) {
 	require.EqualValues(t, 1, b.status(old).GetExitCode())
 	require.EqualValues(t, 2, b.status(id).GetExitCode())
 
-	for _, err := range []error{b.Kill("x", 1), b.OOMKill("x"), b.OOMKillChild("x"), b.LoseTrack("x"), b.KillSandbox("x"), b.Vanish("x")} {
+	for _, err := range []error{b.Kill("x", 1), b.OOMKill("x"), b.OOMKillChild("x"), b.SetUnknown("x"), b.KillSandbox("x"), b.RemoveSilently("x")} {
 		require.ErrorContains(t, err, `"x"`)
 	}
 }
@@ -98,7 +98,7 @@ func TestVanishedContainer(t *testing.T) {
 		stop := make(chan error, 1)
 		go func() { stop <- b.StopContainer(t.Context(), id, 60) }()
 		synctest.Wait()
-		require.NoError(t, b.Vanish(id))
+		require.NoError(t, b.RemoveSilently(id))
 		require.NoError(t, <-stop)
 		_, err := b.ContainerStatus(t.Context(), id, false)
 		requireCode(t, codes.NotFound, err)
@@ -110,7 +110,7 @@ func TestVanishedSandboxLeavesItsContainers(t *testing.T) {
 	b := newBed(t)
 	sandbox, id := b.start("pod", "demo/web:1")
 	waiting := b.make(sandbox, "pod", "waiting", "demo/web:1")
-	require.NoError(t, b.Vanish("default/pod"))
+	require.NoError(t, b.RemoveSilently("default/pod"))
 	_, err := b.PodSandboxStatus(t.Context(), sandbox, false)
 	requireCode(t, codes.NotFound, err)
 	require.Equal(t, running, b.status(id).GetState())
@@ -169,7 +169,7 @@ func TestReboot(t *testing.T) {
 	_, job := b.start("b", "demo/job:1")
 	_, lost := b.start("c", "demo/web:1")
 	waiting := b.make(sandbox, "a", "waiting", "demo/web:1")
-	require.NoError(t, b.LoseTrack(lost))
+	require.NoError(t, b.SetUnknown(lost))
 	b.clock.Step(time.Minute)
 	b.Reboot(time.Minute)
 	_, err := b.Version(t.Context(), "")

@@ -276,13 +276,13 @@ func hook(m *model, w *twin, rnd *rand.Rand, name string) (what string, want cod
 			m.containers[name].oom = true
 		}
 	case 3:
-		what, err = "lose "+name, w.LoseTrack(w.id(name))
+		what, err = "lose "+name, w.SetUnknown(w.id(name))
 		if runs {
 			c := m.containers[name]
 			c.state, c.code, c.reason, c.oom = unknown, 255, "Unknown", false
 		}
 	case 4:
-		what, err = "vanish "+name, w.Vanish(w.id(name))
+		what, err = "vanish "+name, w.RemoveSilently(w.id(name))
 		runs = m.containers[name] != nil
 		delete(m.containers, name)
 	default:

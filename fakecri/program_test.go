@@ -81,7 +81,7 @@ func TestOOMKill_NotAfterTheExit(t *testing.T) {
 	id = b.make(b.pod("b"), "b", "app", "demo/leaky:1")
 	b.limit(id, 9<<20)
 	require.NoError(t, b.StartContainer(t.Context(), id))
-	require.NoError(t, b.LoseTrack(id))
+	require.NoError(t, b.SetUnknown(id))
 	b.clock.Step(time.Hour)
 	require.Equal(t, unknown, b.status(id).GetState()) // nobody saw it
 }
@@ -141,7 +141,7 @@ func TestLogInterval(t *testing.T) {
 	require.NoError(t, os.RemoveAll(dir))
 	b.clock.Step(20 * time.Second)
 	require.Equal(t, running, b.status(id).GetState())
-	require.NoError(t, b.LoseTrack(id))
+	require.NoError(t, b.SetUnknown(id))
 	b.clock.Step(time.Hour)
 	require.Equal(t, unknown, b.status(id).GetState())
 }

@@ -200,7 +200,7 @@ func TestPorts_CloseWithTheContainer(t *testing.T) {
 		"pod stopped":    func(b *bed, sandbox, _ string) error { return b.StopPodSandbox(b.t.Context(), sandbox) },
 		"killed":         func(b *bed, _, id string) error { return b.Kill(id, 1) },
 		"shim killed":    func(b *bed, sandbox, _ string) error { return b.KillSandbox(sandbox) },
-		"vanished":       func(b *bed, _, id string) error { return b.Vanish(id) },
+		"vanished":       func(b *bed, _, id string) error { return b.RemoveSilently(id) },
 		"node rebooted":  func(b *bed, _, _ string) error { b.Reboot(time.Second); return nil },
 		"node shut down": func(b *bed, _, _ string) error { b.Shutdown(); b.Shutdown(); return nil },
 	} {

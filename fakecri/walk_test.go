@@ -87,7 +87,7 @@ func (w *walk) step() {
 		if w.rnd.IntN(10) == 0 {
 			w.Reboot(0)
 		}
-		w.note(w.LoseTrack(w.pick(w.containers)))
+		w.note(w.SetUnknown(w.pick(w.containers)))
 	case 13:
 		w.clock.Step(time.Duration(w.rnd.Int64N(int64(time.Second))))
 	}

@@ -8,7 +8,7 @@
 // the filesystem is at or above the high threshold, it also deletes the least recently
 // used images until usage is at the low threshold. [Manager.Free] and
 // [Manager.DeleteUnusedImages] delete images for other goals, and [Manager.Run] collects
-// periodically. The decision is [Select], a pure function; [Manager.Plan] returns it as a
+// periodically. The decision is [PlanDeletions], a pure function; [Manager.Plan] returns it as a
 // table or JSON and deletes nothing. The baseline is the image manager of kubelet 1.36.
 //
 // An image is protected by a container that uses it, running or not; by being pinned in
@@ -129,5 +129,5 @@
 // # Testing your code with it
 //
 // Call the steps instead of Run, with package fakecri as the runtime, its DiskUsage as
-// the filesystem, and a fake clock, as in the example. Test decisions alone with Select.
+// the filesystem, and a fake clock, as in the example. Test decisions alone with PlanDeletions.
 package imagegc

@@ -51,21 +51,21 @@ func Example() {
 	// image filesystem: 86% of 100.0 GiB used, 14.0 GiB available
 	// at or above the high threshold of 85%: 6.0 GiB must be freed to reach 80%
 	// 2 of 3 images would be deleted, 8.0 GiB by their sizes
-	// VERDICT  IMAGE                 SIZE     UNUSED  WHY
-	// delete   docker.io/demo/db:1   4.0 GiB  1h0m0s  space is needed
-	// delete   docker.io/demo/web:1  4.0 GiB  1h0m0s  space is needed
-	// keep     docker.io/demo/web:2  4.0 GiB  1h0m0s  leased by default/web, for another 10m0s
+	// ACTION  IMAGE                 SIZE     UNUSED  WHY
+	// delete  docker.io/demo/db:1   4.0 GiB  60m     space is needed
+	// delete  docker.io/demo/web:1  4.0 GiB  60m     space is needed
+	// keep    docker.io/demo/web:2  4.0 GiB  60m     leased by default/web, for another 10m
 	// problems: <nil>
 	// removed docker.io/demo/db:1 for space
 	// removed docker.io/demo/web:1 for space
 	// from 86% to 78%, error <nil>
 }
 
-// Select is a pure function: it needs no runtime.
-func ExampleSelect() {
+// PlanDeletions is a pure function: it needs no runtime.
+func ExamplePlanDeletions() {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	yesterday := now.Add(-24 * time.Hour)
-	for _, v := range imagegc.Select(now, []imagegc.Image{
+	for _, v := range imagegc.PlanDeletions(now, []imagegc.Image{
 		{ID: "web", FirstDetected: yesterday, LastUsed: now.Add(-time.Hour), SizeBytes: 10},
 		{ID: "db", FirstDetected: yesterday, LastUsed: now, Containers: 2, SizeBytes: 10},
 		{ID: "job", FirstDetected: yesterday, SizeBytes: 10},

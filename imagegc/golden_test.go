@@ -123,7 +123,7 @@ func (s *session) run(d *datadriven.TestData) string {
 	case "fail":
 		err = s.node.Fail("RemoveImage", fakecri.Fault{Object: s.id(arg), Err: fmt.Errorf("%s is busy", arg)})
 	case "heal":
-		s.node.Heal("RemoveImage")
+		s.node.ClearFaults("RemoveImage")
 	case "detect":
 		err = s.Detect(ctx)
 	case "plan":

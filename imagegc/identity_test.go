@@ -232,7 +232,7 @@ func TestCollect_UntaggedAndDoublyListedImages(t *testing.T) {
 	m := s.manager(t, func(c *imagegc.Config) { c.Events, c.Node = &events, &corev1.Node{} })
 	plan, err := m.Plan(t.Context())
 	require.NoError(t, err)
-	require.Len(t, plan.Verdicts, 4)
+	require.Len(t, plan.Decisions, 4)
 	require.Empty(t, events)
 	require.NoError(t, m.DeleteUnusedImages(t.Context()))
 	require.Equal(t, recorder{"Warning InvalidImageID ImageID is not valid, skipping, image: "}, events)
@@ -330,7 +330,7 @@ func TestCollect_KeepsPauseImages(t *testing.T) {
 	require.NoError(t, r.DeleteUnusedImages(t.Context()))
 	require.Equal(t, "docker.io/rancher/mirrored-pause:3.6 pause-amd64:3.1 registry.k8s.io/pause:3.10", r.there())
 	digest := imagegc.Image{ID: "x", Digests: []string{"registry:5000/pause@sha256:" + hexA}}
-	v := imagegc.Select(r.clock.Now(), []imagegc.Image{digest}, imagegc.Policy{}, imagegc.Goal{All: true})
+	v := imagegc.PlanDeletions(r.clock.Now(), []imagegc.Image{digest}, imagegc.Policy{}, imagegc.Goal{All: true})
 	require.Equal(t, imagegc.ReasonSandbox, v[0].Reason)
 }
 
@@ -389,6 +389,6 @@ func TestUse_CountsEachContainerOnce(t *testing.T) {
 		r.create("app:1", "app:2")
 		plan, err := r.Plan(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, n+1, plan.Verdicts[0].Image.Containers, fmt.Sprint(n))
+		require.Equal(t, n+1, plan.Decisions[0].Image.Containers, fmt.Sprint(n))
 	}
 }

@@ -191,7 +191,7 @@ func (m *Manager) DeleteUnusedImages(ctx context.Context) error {
 				m.recordUsage(p, u)
 			}
 		}
-		return m.reclaim(ctx, p, deletions(Select(p.res.At, m.snapshot(), m.cfg.Policy, Goal{All: true})), unlimited)
+		return m.reclaim(ctx, p, deletions(PlanDeletions(p.res.At, m.snapshot(), m.cfg.Policy, Goal{All: true})), unlimited)
 	})
 	return err
 }

@@ -89,7 +89,7 @@ func TestUse_IsRememberedAfterTheContainerWasDeleted(t *testing.T) {
 	r.use("a:1")
 	plan, err := r.Plan(t.Context())
 	require.NoError(t, err)
-	for _, v := range plan.Verdicts {
+	for _, v := range plan.Decisions {
 		if shortName(v.Image.Tags) == "a:1" {
 			require.Equal(t, r.clock.Now(), v.Image.LastUsed)
 		} else {
@@ -158,7 +158,7 @@ func TestCollect_FailedDeletionDoesNotStopOthers(t *testing.T) {
 		require.ErrorContains(t, err, "busy")
 		require.Equal(t, 1, tries()-before)
 	}
-	r.node.Heal("")
+	r.node.ClearFaults("")
 	r.clock.Step(time.Hour)
 	require.NoError(t, r.DeleteUnusedImages(t.Context()))
 	require.Empty(t, r.there())
@@ -346,7 +346,7 @@ func TestAfterGC_IsCalledByTheNextPassIfTheListFails(t *testing.T) {
 			require.NoError(t, r.node.Fail("ListImages", fakecri.Fault{Times: 1, Err: errors.New("restarting")}))
 		}
 	})
-	r.node.Heal("RemoveImage")
+	r.node.ClearFaults("RemoveImage")
 	require.NoError(t, m.DeleteUnusedImages(t.Context()))
 	require.Empty(t, r.hooks)
 	require.NoError(t, m.DeleteUnusedImages(t.Context()))
@@ -363,7 +363,7 @@ func TestCollect_FailedListsDeleteNothing(t *testing.T) {
 		require.ErrorContains(t, r.Detect(t.Context()), "restarting")
 		_, err := r.Plan(t.Context())
 		require.ErrorContains(t, err, "restarting")
-		r.node.Heal("")
+		r.node.ClearFaults("")
 		require.Equal(t, "a:1", r.there())
 		require.NoError(t, r.DeleteUnusedImages(t.Context()))
 		require.Empty(t, r.there())
@@ -376,10 +376,10 @@ func TestCollect_EmptyAnswers(t *testing.T) {
 	for _, method := range []string{"ListImages", "ListContainers", "ContainerStatus"} {
 		require.NoError(t, r.node.Fail(method, fakecri.Fault{Answer: fakecri.Answer{Nil: true}}))
 		_ = r.DeleteUnusedImages(t.Context()) // an error, or nothing known to delete
-		r.node.Heal("")
+		r.node.ClearFaults("")
 		require.NoError(t, r.node.Fail(method, fakecri.Fault{Answer: fakecri.Answer{Bare: true}}))
 		_ = r.DeleteUnusedImages(t.Context())
-		r.node.Heal("")
+		r.node.ClearFaults("")
 		require.Equal(t, "a:1", r.there())
 		r.Images()
 	}

@@ -142,7 +142,7 @@ func (w *walk) step() {
 		method := []string{"RemoveImage", "ListImages", "ContainerStatus", "ListContainers"}[w.rng.IntN(4)]
 		require.NoError(w.t, w.node.Fail(method, fakecri.Fault{Times: 1, Err: fmt.Errorf("%s fails", method)}))
 		_ = w.collect()
-		w.node.Heal("")
+		w.node.ClearFaults("")
 	case 8:
 		w.Manager = w.manager(w.option) // a restart, which forgets leases
 		clear(w.leased)

@@ -6,6 +6,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/duration"
+
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
@@ -27,8 +29,8 @@ type Plan struct {
 	// measures the filesystem after each deletion, and may need fewer or more of those
 	// that may be deleted.
 	DeleteBytes uint64 `json:"deleteBytes"`
-	// Verdicts are those of [Select].
-	Verdicts []Verdict `json:"verdicts"`
+	// Decisions are those of [PlanDeletions].
+	Decisions []Decision `json:"decisions"`
 }
 
 func newPlan(now time.Time, images []Image, policy Policy, u Usage) Plan {
@@ -39,15 +41,15 @@ func newPlan(now time.Time, images []Image, policy Policy, u Usage) Plan {
 	if u != (Usage{}) {
 		p.UsedPercent = u.Percent()
 	}
-	p.Verdicts = Select(now, images, policy, Goal{Aged: true, Bytes: p.WantBytes})
-	for _, v := range deletions(p.Verdicts) {
+	p.Decisions = PlanDeletions(now, images, policy, Goal{Aged: true, Bytes: p.WantBytes})
+	for _, v := range deletions(p.Decisions) {
 		p.DeleteBytes = saturatingAdd(p.DeleteBytes, v.Image.SizeBytes)
 	}
 	return p
 }
 
 // String explains the plan: what is needed, and a table of the images in the order of
-// Verdicts.
+// Decisions.
 func (p Plan) String() string {
 	var b strings.Builder
 	switch size := formatSize(p.Usage.CapacityBytes); {
@@ -61,30 +63,30 @@ func (p Plan) String() string {
 		fmt.Fprintf(&b, "at or above the high threshold of %d%%: %s must be freed to reach %d%%\n",
 			p.HighThresholdPercent, formatSize(p.WantBytes), p.LowThresholdPercent)
 	}
-	deleted := deletions(p.Verdicts)
-	fmt.Fprintf(&b, "%d of %d images would be deleted, %s by their sizes\n", len(deleted), len(p.Verdicts), formatSize(p.DeleteBytes))
-	if len(p.Verdicts) == 0 {
+	deleted := deletions(p.Decisions)
+	fmt.Fprintf(&b, "%d of %d images would be deleted, %s by their sizes\n", len(deleted), len(p.Decisions), formatSize(p.DeleteBytes))
+	if len(p.Decisions) == 0 {
 		return b.String()
 	}
 	table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "VERDICT\tIMAGE\tSIZE\tUNUSED\tWHY")
-	for _, v := range p.Verdicts {
-		verdict := "keep"
+	fmt.Fprintln(table, "ACTION\tIMAGE\tSIZE\tUNUSED\tWHY")
+	for _, v := range p.Decisions {
+		action := "keep"
 		if v.Delete {
-			verdict = "delete"
+			action = "delete"
 		}
 		unused := "-"
 		if v.Image.Containers == 0 {
-			unused = p.At.Sub(v.Image.unusedSince()).Round(time.Second).String()
+			unused = duration.HumanDuration(p.At.Sub(v.Image.unusedSince()))
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", verdict, printable.Line(v.Image.Name()), formatSize(v.Image.SizeBytes), unused, printable.Line(v.explain(p.At)))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", action, printable.Line(v.Image.Name()), formatSize(v.Image.SizeBytes), unused, printable.Line(v.explain(p.At)))
 	}
 	_ = table.Flush() // a strings.Builder never fails
 	return b.String()
 }
 
 // explain returns the reason with details.
-func (v Verdict) explain(now time.Time) string {
+func (v Decision) explain(now time.Time) string {
 	var why string
 	switch v.Reason {
 	case ReasonInUse:
@@ -104,7 +106,7 @@ func (v Verdict) explain(now time.Time) string {
 		why = string(v.Reason)
 	}
 	if !v.Until.IsZero() {
-		why += ", for another " + v.Until.Sub(now).Round(time.Second).String()
+		why += ", for another " + duration.HumanDuration(v.Until.Sub(now))
 	}
 	if v.Image.Preference == Prefer {
 		why += " (preferred)"

@@ -36,7 +36,7 @@ func TestPlan_MatchesCollectIfSizesAreExact(t *testing.T) {
 		plan, err := r.Plan(t.Context())
 		require.NoError(t, err)
 		var would []string
-		for _, v := range plan.Verdicts {
+		for _, v := range plan.Decisions {
 			if v.Delete {
 				would = append(would, shortName(v.Image.Tags)+" "+string(v.Reason))
 			}
@@ -82,7 +82,7 @@ func TestPlan_EmptyNodeAndImagesWithoutNames(t *testing.T) {
 func TestPlan_StringPrintsOneLinePerImage(t *testing.T) {
 	t.Parallel()
 	const hostile = "x\nremove forged\r\x1b[2J\u009b31m\u202e\u2028y\u2029\x00\xffz"
-	plan := imagegc.Plan{Usage: imagegc.Usage{CapacityBytes: 1}, Verdicts: []imagegc.Verdict{
+	plan := imagegc.Plan{Usage: imagegc.Usage{CapacityBytes: 1}, Decisions: []imagegc.Decision{
 		{Image: imagegc.Image{ID: hostile, Containers: 1}, Reason: imagegc.ReasonInUse},
 		{Image: imagegc.Image{Tags: []string{"a\tb"}, LeasedBy: []string{hostile}}, Reason: imagegc.ReasonLeased},
 	}}

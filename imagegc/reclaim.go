@@ -84,8 +84,8 @@ func (m *Manager) deleteAged(ctx context.Context, p *pass) error {
 		return nil
 	}
 	_ = m.measure(ctx, p) // Collect measures again, and returns the error
-	verdicts := Select(p.res.At, m.snapshot(), m.cfg.Policy, Goal{Aged: true})
-	return m.reclaim(ctx, p, deletions(verdicts), unlimited)
+	decisions := PlanDeletions(p.res.At, m.snapshot(), m.cfg.Policy, Goal{Aged: true})
+	return m.reclaim(ctx, p, deletions(decisions), unlimited)
 }
 
 // free deletes images until want more bytes are available than at the last measurement.
@@ -99,7 +99,7 @@ func (m *Manager) free(ctx context.Context, p *pass, want uint64) error {
 	before := p.res.After
 	until := saturatingAdd(before.AvailableBytes, want)
 	// Sizes are estimates: the queue has all images that may be deleted.
-	err := m.reclaim(ctx, p, deletions(Select(p.res.At, m.snapshot(), m.cfg.Policy, Goal{All: true})), until)
+	err := m.reclaim(ctx, p, deletions(PlanDeletions(p.res.At, m.snapshot(), m.cfg.Policy, Goal{All: true})), until)
 	if p.res.After.AvailableBytes >= until {
 		return nil // failed deletions are in the result
 	}
@@ -113,19 +113,19 @@ func (m *Manager) free(ctx context.Context, p *pass, want uint64) error {
 	return &SpaceError{Percent: before.Percent(), CapacityBytes: before.CapacityBytes, WantBytes: want, FreedBytes: gained(before, p.res.After)}
 }
 
-// deletions returns the verdicts with Delete set, which come first.
-func deletions(verdicts []Verdict) []Verdict {
-	for i, v := range verdicts {
+// deletions returns the decisions with Delete set, which come first.
+func deletions(decisions []Decision) []Decision {
+	for i, v := range decisions {
 		if !v.Delete {
-			return verdicts[:i]
+			return decisions[:i]
 		}
 	}
-	return verdicts
+	return decisions
 }
 
 // reclaim deletes the images of the queue, in order, until so many bytes are available.
 // It measures the filesystem after each deletion.
-func (m *Manager) reclaim(ctx context.Context, p *pass, queue []Verdict, until uint64) error {
+func (m *Manager) reclaim(ctx context.Context, p *pass, queue []Decision, until uint64) error {
 	var errs []error
 	for _, v := range queue {
 		if p.res.After.AvailableBytes >= until {
@@ -176,7 +176,7 @@ func (m *Manager) beginDeletion(ctx context.Context, img Image) (*deletion, erro
 
 // remove deletes an image with all its names, and records the result. An image that the
 // runtime does not find counts as deleted.
-func (m *Manager) remove(ctx context.Context, p *pass, v Verdict, d *deletion) error {
+func (m *Manager) remove(ctx context.Context, p *pass, v Decision, d *deletion) error {
 	p.tried = true
 	img, began := v.Image, m.cfg.Clock.Now()
 	limited, cancel := context.WithTimeout(ctx, removeTimeout)

@@ -17,7 +17,7 @@ const (
 	ReasonSpace Reason = "space"
 )
 
-// Reasons for which images are kept. A [Verdict] has the first reason that applies, in this
+// Reasons for which images are kept. A [Decision] has the first reason that applies, in this
 // order.
 const (
 	// ReasonInUse: a container uses it.
@@ -53,8 +53,8 @@ type Goal struct {
 	All bool
 }
 
-// Verdict is the decision about one image.
-type Verdict struct {
+// Decision is the decision about one image.
+type Decision struct {
 	Image Image `json:"image"`
 	// Delete reports whether the image is deleted.
 	Delete bool `json:"delete"`
@@ -65,7 +65,7 @@ type Verdict struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Select decides about images. It is a pure function: it modifies nothing, and the same
+// PlanDeletions decides about images. It is a pure function: it modifies nothing, and the same
 // images in any order give the same result.
 //
 // The result starts with the images that may be deleted, in the order of deletion: images
@@ -73,11 +73,11 @@ type Verdict struct {
 // first detection, then by size, the largest first. As many of them as the goal needs
 // have Delete set. Protected images follow, sorted by name. A larger Bytes never keeps an
 // image that a smaller one deletes.
-func Select(now time.Time, images []Image, policy Policy, goal Goal) []Verdict {
+func PlanDeletions(now time.Time, images []Image, policy Policy, goal Goal) []Decision {
 	l := policy.limits()
-	verdicts := make([]Verdict, len(images))
+	decisions := make([]Decision, len(images))
 	for i, img := range images {
-		v := Verdict{Image: img}
+		v := Decision{Image: img}
 		v.Reason, v.Until = l.protects(now, img)
 		if v.Reason == "" {
 			v.Reason = ReasonNotNeeded
@@ -85,12 +85,12 @@ func Select(now time.Time, images []Image, policy Policy, goal Goal) []Verdict {
 				v.Delete, v.Reason = true, ReasonAge
 			}
 		}
-		verdicts[i] = v
+		decisions[i] = v
 	}
-	slices.SortFunc(verdicts, func(a, b Verdict) int { return compareOrder(now, a, b) })
+	slices.SortFunc(decisions, func(a, b Decision) int { return compareOrder(now, a, b) })
 	var freed uint64
-	for i := range verdicts {
-		v := &verdicts[i]
+	for i := range decisions {
+		v := &decisions[i]
 		if v.Reason == ReasonNotNeeded && (goal.All || freed < goal.Bytes) {
 			v.Delete, v.Reason = true, ReasonSpace
 		}
@@ -98,7 +98,7 @@ func Select(now time.Time, images []Image, policy Policy, goal Goal) []Verdict {
 			freed = saturatingAdd(freed, v.Image.SizeBytes)
 		}
 	}
-	return verdicts
+	return decisions
 }
 
 // class is the first key of the deletion order.
@@ -111,7 +111,7 @@ const (
 	protected
 )
 
-func (v Verdict) class() class {
+func (v Decision) class() class {
 	switch {
 	case v.Reason == ReasonAge:
 		return aged
@@ -126,7 +126,7 @@ func (v Verdict) class() class {
 
 // compareOrder orders images by when they are deleted. Times from before a restart have no
 // monotonic reading, so that all are compared by the current wall clock.
-func compareOrder(now time.Time, a, b Verdict) int {
+func compareOrder(now time.Time, a, b Decision) int {
 	if a.class() == protected && b.class() == protected {
 		return compareNames(a.Image, b.Image)
 	}

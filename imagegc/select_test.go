@@ -18,7 +18,7 @@ func noon() time.Time { return time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC) }
 // ago is some minutes before noon.
 func ago(minutes int) time.Time { return noon().Add(-time.Duration(minutes) * time.Minute) }
 
-func TestSelect_ReasonsThatProtectAnImage(t *testing.T) {
+func TestPlanDeletions_ReasonsThatProtectAnImage(t *testing.T) {
 	policy := imagegc.Policy{MinUnused: 30 * time.Minute, MaxAge: time.Hour}
 	old := imagegc.Image{ID: "x", SizeBytes: 1, FirstDetected: ago(600), LastUsed: ago(500)}
 	for _, tc := range []struct {
@@ -40,23 +40,23 @@ func TestSelect_ReasonsThatProtectAnImage(t *testing.T) {
 			img := old
 			tc.change(&img)
 			for _, goal := range []imagegc.Goal{{}, {Aged: true}, {Bytes: math.MaxUint64}, {All: true}, {Aged: true, All: true}} {
-				v := imagegc.Select(noon(), []imagegc.Image{img}, policy, goal)
-				require.Equal(t, []imagegc.Verdict{{Image: img, Reason: tc.reason, Until: tc.until}}, v)
+				v := imagegc.PlanDeletions(noon(), []imagegc.Image{img}, policy, goal)
+				require.Equal(t, []imagegc.Decision{{Image: img, Reason: tc.reason, Until: tc.until}}, v)
 			}
 		})
 	}
-	v := imagegc.Select(noon(), []imagegc.Image{old}, policy, imagegc.Goal{Aged: true})
-	require.Equal(t, []imagegc.Verdict{{Image: old, Delete: true, Reason: imagegc.ReasonAge}}, v)
-	v = imagegc.Select(noon(), []imagegc.Image{old}, policy, imagegc.Goal{Bytes: 1})
+	v := imagegc.PlanDeletions(noon(), []imagegc.Image{old}, policy, imagegc.Goal{Aged: true})
+	require.Equal(t, []imagegc.Decision{{Image: old, Delete: true, Reason: imagegc.ReasonAge}}, v)
+	v = imagegc.PlanDeletions(noon(), []imagegc.Image{old}, policy, imagegc.Goal{Bytes: 1})
 	require.Equal(t, imagegc.ReasonSpace, v[0].Reason)
-	v = imagegc.Select(noon(), []imagegc.Image{old}, policy, imagegc.Goal{})
-	require.Equal(t, []imagegc.Verdict{{Image: old, Reason: imagegc.ReasonNotNeeded}}, v)
+	v = imagegc.PlanDeletions(noon(), []imagegc.Image{old}, policy, imagegc.Goal{})
+	require.Equal(t, []imagegc.Decision{{Image: old, Reason: imagegc.ReasonNotNeeded}}, v)
 }
 
-func TestSelect_ReasonsEndExactlyAtUntil(t *testing.T) {
+func TestPlanDeletions_ReasonsEndExactlyAtUntil(t *testing.T) {
 	img := imagegc.Image{ID: "x", FirstDetected: noon()}
 	due := func(at time.Time, policy imagegc.Policy) bool {
-		return imagegc.Select(at, []imagegc.Image{img}, policy, imagegc.Goal{All: true})[0].Delete
+		return imagegc.PlanDeletions(at, []imagegc.Image{img}, policy, imagegc.Goal{All: true})[0].Delete
 	}
 	require.False(t, due(noon().Add(2*time.Minute-1), imagegc.Policy{}))
 	require.True(t, due(noon().Add(2*time.Minute), imagegc.Policy{}), "MinAge is over")
@@ -65,7 +65,7 @@ func TestSelect_ReasonsEndExactlyAtUntil(t *testing.T) {
 	require.True(t, due(noon().Add(6*time.Minute), imagegc.Policy{MinUnused: 5 * time.Minute}))
 }
 
-func TestSelect_Order(t *testing.T) {
+func TestPlanDeletions_Order(t *testing.T) {
 	images := []imagegc.Image{
 		{ID: "used lately", LastUsed: ago(10), FirstDetected: ago(600)},
 		{ID: "used long ago", LastUsed: ago(300), FirstDetected: ago(400)},
@@ -83,7 +83,7 @@ func TestSelect_Order(t *testing.T) {
 	for range 20 {
 		rng.Shuffle(len(images), func(i, j int) { images[i], images[j] = images[j], images[i] })
 		var got []string
-		for _, v := range imagegc.Select(noon(), images, imagegc.Policy{}, imagegc.Goal{}) {
+		for _, v := range imagegc.PlanDeletions(noon(), images, imagegc.Policy{}, imagegc.Goal{}) {
 			got = append(got, v.Image.ID+ifSet(" ", v.Image.RuntimeHandler))
 		}
 		require.Equal(t, want, got)
@@ -126,9 +126,9 @@ func randomImages(rng *rand.Rand) []imagegc.Image {
 	return images
 }
 
-func chosen(verdicts []imagegc.Verdict) []string {
+func chosen(decisions []imagegc.Decision) []string {
 	ids := []string{}
-	for _, v := range verdicts {
+	for _, v := range decisions {
 		if v.Delete {
 			ids = append(ids, v.Image.ID)
 		}
@@ -136,7 +136,7 @@ func chosen(verdicts []imagegc.Verdict) []string {
 	return ids
 }
 
-func TestSelectProperties(t *testing.T) {
+func TestPlanDeletions_Properties(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		images := randomImages(rng)
@@ -147,7 +147,7 @@ func TestSelectProperties(t *testing.T) {
 			policy.MaxAge = policy.MinUnused + time.Minute
 		}
 		goal := imagegc.Goal{Aged: rng.IntN(2) == 0, Bytes: rng.Uint64N(800), All: rng.IntN(8) == 0}
-		got := imagegc.Select(noon(), images, policy, goal)
+		got := imagegc.PlanDeletions(noon(), images, policy, goal)
 		require.Len(t, got, len(images), "seed %d", seed)
 
 		var freed uint64
@@ -174,25 +174,25 @@ func TestSelectProperties(t *testing.T) {
 
 		more := goal
 		more.Bytes += rng.Uint64N(200)
-		wider := chosen(imagegc.Select(noon(), images, policy, more))
+		wider := chosen(imagegc.PlanDeletions(noon(), images, policy, more))
 		require.Equal(t, chosen(got), wider[:len(chosen(got))], "monotone in bytes, seed %d", seed)
 
 		shuffled := slices.Clone(images)
 		rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		require.Equal(t, got, imagegc.Select(noon(), shuffled, policy, goal), "whatever the order, seed %d", seed)
+		require.Equal(t, got, imagegc.PlanDeletions(noon(), shuffled, policy, goal), "whatever the order, seed %d", seed)
 
 		left := slices.DeleteFunc(shuffled, func(i imagegc.Image) bool { return slices.Contains(chosen(got), i.ID) })
-		again := imagegc.Select(noon(), left, policy, imagegc.Goal{Aged: goal.Aged, All: goal.All})
+		again := imagegc.PlanDeletions(noon(), left, policy, imagegc.Goal{Aged: goal.Aged, All: goal.All})
 		require.Empty(t, chosen(again), "idempotent, seed %d", seed)
 	}
 }
 
-func TestSelect_MaxAgeAndAnImageFirstSeenInThisPass(t *testing.T) { // the kubelet deletes it
+func TestPlanDeletions_MaxAgeAndAnImageFirstSeenInThisPass(t *testing.T) { // the kubelet deletes it
 	img := imagegc.Image{ID: "x", FirstDetected: noon()}
-	v := imagegc.Select(noon(), []imagegc.Image{img}, imagegc.Policy{MaxAge: time.Minute}, imagegc.Goal{Aged: true})
+	v := imagegc.PlanDeletions(noon(), []imagegc.Image{img}, imagegc.Policy{MaxAge: time.Minute}, imagegc.Goal{Aged: true})
 	require.Equal(t, imagegc.ReasonYoung, v[0].Reason)
-	v = imagegc.Select(noon(), []imagegc.Image{img}, imagegc.Policy{MinAge: new(time.Duration(0)), MaxAge: time.Minute}, imagegc.Goal{Aged: true})
+	v = imagegc.PlanDeletions(noon(), []imagegc.Image{img}, imagegc.Policy{MinAge: new(time.Duration(0)), MaxAge: time.Minute}, imagegc.Goal{Aged: true})
 	require.Equal(t, imagegc.ReasonNotNeeded, v[0].Reason, "never used, but only just there")
-	v = imagegc.Select(noon().Add(time.Minute+1), []imagegc.Image{img}, imagegc.Policy{MinAge: new(time.Duration(0)), MaxAge: time.Minute}, imagegc.Goal{Aged: true})
+	v = imagegc.PlanDeletions(noon().Add(time.Minute+1), []imagegc.Image{img}, imagegc.Policy{MinAge: new(time.Duration(0)), MaxAge: time.Minute}, imagegc.Goal{Aged: true})
 	require.Equal(t, imagegc.ReasonAge, v[0].Reason)
 }

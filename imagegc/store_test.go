@@ -214,8 +214,8 @@ func TestAges_FromTheFutureCountAsNew(t *testing.T) {
 	r.Manager = r.manager(func(c *imagegc.Config) { c.State = store })
 	plan, err := r.Plan(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, r.clock.Now(), plan.Verdicts[0].Image.FirstDetected)
-	require.Equal(t, r.clock.Now(), plan.Verdicts[0].Image.LastUsed)
+	require.Equal(t, r.clock.Now(), plan.Decisions[0].Image.FirstDetected)
+	require.Equal(t, r.clock.Now(), plan.Decisions[0].Image.LastUsed)
 }
 
 func TestAges_AreSavedAgainAfterAFailedSave(t *testing.T) {
@@ -298,7 +298,7 @@ func TestAges_SettingTheClockChangesNoOrder(t *testing.T) {
 	images := []imagegc.Image{{ID: "first", FirstDetected: wall.Now()}}
 	wall.offset = 0
 	images = append(images, imagegc.Image{ID: "second", FirstDetected: wall.Now().Add(time.Minute)})
-	v := imagegc.Select(wall.Now().Add(time.Hour), images, imagegc.Policy{}, imagegc.Goal{All: true})
+	v := imagegc.PlanDeletions(wall.Now().Add(time.Hour), images, imagegc.Policy{}, imagegc.Goal{All: true})
 	require.Equal(t, []string{"first", "second"}, []string{v[0].Image.ID, v[1].Image.ID})
 	require.True(t, v[0].Delete, "it was seen an hour ago, whatever the wall said")
 }

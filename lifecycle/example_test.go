@@ -88,9 +88,9 @@ func ExamplePlanPreemption() {
 		corev1.ResourceCPU: resource.MustParse("1800m"), corev1.ResourcePods: resource.MustParse("110"),
 	}}}
 
-	misfits := lifecycle.FitsAll(critical, others, node)
-	fmt.Println(misfits[0].Message)
-	needs, _ := lifecycle.Needs(misfits)
+	failures := lifecycle.FitsAll(critical, others, node)
+	fmt.Println(failures[0].Message)
+	needs, _ := lifecycle.Needs(failures)
 	victims, err := lifecycle.PlanPreemption(critical, others, needs)
 	fmt.Println(victims[0].Name, len(victims), err)
 	// Output:

@@ -9,8 +9,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Misfit is one reason why a pod does not fit on a node.
-type Misfit struct {
+// AdmissionFailure is one reason why a pod does not fit on a node.
+type AdmissionFailure struct {
 	// Reason and Message have the same meaning as in [PodAdmitResult].
 	Reason, Message string
 	// Resource is the resource that the node has too little of, empty for other
@@ -22,15 +22,15 @@ type Misfit struct {
 
 // Missing returns how much of the resource the node lacks, 0 if the reason is
 // not a resource.
-func (m Misfit) Missing() int64 { return plus(m.Requested, m.Used) - m.Capacity }
+func (m AdmissionFailure) Missing() int64 { return plus(m.Requested, m.Used) - m.Capacity }
 
 // FitsAll returns every reason why pod does not fit on a node that runs others,
 // in the kubelet's order: resources, node affinity, node name, host ports,
 // taints. An empty result means that the pod fits. Nil entries in others are
 // ignored. FitsAll is pure.
-func FitsAll(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node) []Misfit {
+func FitsAll(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node) []AdmissionFailure {
 	all := FitsResources(pod, others, node)
-	for _, m := range []*Misfit{
+	for _, m := range []*AdmissionFailure{
 		fitsAffinity(pod, node), fitsName(pod, node), FitsHostPorts(pod, others), FitsTaints(pod, node),
 	} {
 		if m != nil {
@@ -43,21 +43,21 @@ func FitsAll(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node) []Misfit 
 // FitsNode checks the pod's node selector, required node affinity and node
 // name. It returns nil if the pod may run on the node. An affinity term that
 // cannot be parsed matches nothing.
-func FitsNode(pod *corev1.Pod, node *corev1.Node) *Misfit {
+func FitsNode(pod *corev1.Pod, node *corev1.Node) *AdmissionFailure {
 	if m := fitsAffinity(pod, node); m != nil {
 		return m
 	}
 	return fitsName(pod, node)
 }
 
-func fitsAffinity(pod *corev1.Pod, node *corev1.Node) *Misfit {
+func fitsAffinity(pod *corev1.Pod, node *corev1.Node) *AdmissionFailure {
 	if ok, _ := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); !ok {
 		return predicate(NodeAffinity, nodeAffinityMismatch)
 	}
 	return nil
 }
 
-func fitsName(pod *corev1.Pod, node *corev1.Node) *Misfit {
+func fitsName(pod *corev1.Pod, node *corev1.Node) *AdmissionFailure {
 	if pod.Spec.NodeName != "" && pod.Spec.NodeName != node.Name {
 		return predicate(NodeName, nodeNameMismatch)
 	}
@@ -68,7 +68,7 @@ func fitsName(pod *corev1.Pod, node *corev1.Node) *Misfit {
 // them. Like the kubelet it checks only NoExecute taints, and none for static
 // pods; the other effects are checked by the scheduler. A toleration with the
 // operator Lt or Gt (KEP-5471) matches no taint.
-func FitsTaints(pod *corev1.Pod, node *corev1.Node) *Misfit {
+func FitsTaints(pod *corev1.Pod, node *corev1.Node) *AdmissionFailure {
 	if podspec.IsStatic(pod) {
 		return nil
 	}
@@ -109,7 +109,7 @@ func tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
 // they are free. Ports of containers and sidecars count. Ports of other init
 // containers do not, because these containers have ended before the others
 // listen.
-func FitsHostPorts(pod *corev1.Pod, others []*corev1.Pod) *Misfit {
+func FitsHostPorts(pod *corev1.Pod, others []*corev1.Pod) *AdmissionFailure {
 	wanted := hostPorts(pod)
 	if len(wanted) == 0 {
 		return nil
@@ -168,22 +168,22 @@ func hostPorts(pod *corev1.Pod) (all []hostPort) {
 // FitsOS checks the pod's label kubernetes.io/os and spec.os against the node's
 // operating system, in Go's spelling ("linux", "windows"). It returns nil if
 // they match.
-func FitsOS(pod *corev1.Pod, os string) *Misfit {
+func FitsOS(pod *corev1.Pod, os string) *AdmissionFailure {
 	if label, ok := pod.Labels[corev1.LabelOSStable]; ok && label != os {
-		return &Misfit{
+		return &AdmissionFailure{
 			Reason:  PodOSSelectorNodeLabelDoesNotMatch,
 			Message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
 		}
 	}
 	if pod.Spec.OS != nil && string(pod.Spec.OS.Name) != os {
-		return &Misfit{Reason: PodOSNotSupported, Message: "Failed to admit pod as the OS field doesn't match node OS"}
+		return &AdmissionFailure{Reason: PodOSNotSupported, Message: "Failed to admit pod as the OS field doesn't match node OS"}
 	}
 	return nil
 }
 
 // FitsGroupsPolicy checks whether the node's runtime supports the pod's
 // supplemental groups policy (KEP-3619). It returns nil if so.
-func FitsGroupsPolicy(pod *corev1.Pod, node *corev1.Node) *Misfit {
+func FitsGroupsPolicy(pod *corev1.Pod, node *corev1.Node) *AdmissionFailure {
 	const strict = corev1.SupplementalGroupsPolicyStrict
 	sc := pod.Spec.SecurityContext
 	if sc == nil || sc.SupplementalGroupsPolicy == nil || *sc.SupplementalGroupsPolicy != strict {
@@ -192,12 +192,12 @@ func FitsGroupsPolicy(pod *corev1.Pod, node *corev1.Node) *Misfit {
 	if f := node.Status.Features; f != nil && f.SupplementalGroupsPolicy != nil && *f.SupplementalGroupsPolicy {
 		return nil
 	}
-	return &Misfit{
+	return &AdmissionFailure{
 		Reason:  SupplementalGroupsPolicyNotSupported,
 		Message: fmt.Sprintf("SupplementalGroupsPolicy=%s is not supported in this node", strict),
 	}
 }
 
-func predicate(name, why string) *Misfit {
-	return &Misfit{Reason: name, Message: fmt.Sprintf("Predicate %s failed: %s", name, why)}
+func predicate(name, why string) *AdmissionFailure {
+	return &AdmissionFailure{Reason: name, Message: fmt.Sprintf("Predicate %s failed: %s", name, why)}
 }

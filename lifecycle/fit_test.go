@@ -62,8 +62,8 @@ func podWantingFoo() *corev1.Pod {
 	}}}})
 }
 
-func reasons(misfits []lifecycle.Misfit) (all []string) {
-	for _, m := range misfits {
+func reasons(failures []lifecycle.AdmissionFailure) (all []string) {
+	for _, m := range failures {
 		all = append(all, m.Reason+": "+m.Message)
 	}
 	return all
@@ -149,9 +149,9 @@ func TestEveryKindOfResourceCounts(t *testing.T) {
 		string(extended), "1", "a.com/x", "0")
 	pod := podAsking("cpu", "1001m", "ephemeral-storage", "11", string(extended), "2", string(huge), "2Mi",
 		"attachable-volumes-aws", "1", "a.com/x", "1", "other", "5", "memory", "0")
-	misfits := lifecycle.FitsResources(pod, []*corev1.Pod{{}}, node)
+	failures := lifecycle.FitsResources(pod, []*corev1.Pod{{}}, node)
 	var got []string
-	for _, m := range misfits {
+	for _, m := range failures {
 		require.Equal(t, lifecycle.InsufficientResourcePrefix+string(m.Resource), m.Reason)
 		got = append(got, m.Reason)
 	}
@@ -159,9 +159,9 @@ func TestEveryKindOfResourceCounts(t *testing.T) {
 		lifecycle.OutOfPods, lifecycle.OutOfCPU, lifecycle.OutOfEphemeralStorage,
 		"OutOfa.com/x", "OutOfattachable-volumes-aws", "OutOffoo.com/bar", "OutOfhugepages-2Mi",
 	}, got)
-	require.Equal(t, "Node didn't have enough resource: pods, requested: 1, used: 1, capacity: 1", misfits[0].Message)
-	require.EqualValues(t, 1, misfits[0].Missing())
-	require.EqualValues(t, 1, misfits[1].Missing(), "thousandths of a cpu")
+	require.Equal(t, "Node didn't have enough resource: pods, requested: 1, used: 1, capacity: 1", failures[0].Message)
+	require.EqualValues(t, 1, failures[0].Missing())
+	require.EqualValues(t, 1, failures[1].Missing(), "thousandths of a cpu")
 	require.Equal(t, "OutOfmemory", lifecycle.OutOfMemory)
 }
 
@@ -227,9 +227,9 @@ func TestFitsResources_AmountsBeyondInt64(t *testing.T) {
 	giant := podAsking("cpu", most, "memory", most)
 	giant.Spec.Containers = append(giant.Spec.Containers, giant.Spec.Containers[0])
 	for _, others := range [][]*corev1.Pod{nil, {giant}, {giant, giant, giant}} {
-		misfits := lifecycle.FitsResources(giant, others, node)
-		require.Len(t, misfits, 2)
-		for i, m := range misfits {
+		failures := lifecycle.FitsResources(giant, others, node)
+		require.Len(t, failures, 2)
+		for i, m := range failures {
 			require.Equal(t, []string{lifecycle.OutOfCPU, lifecycle.OutOfMemory}[i], m.Reason)
 			require.EqualValues(t, math.MaxInt64, m.Requested)
 			require.Positive(t, m.Missing())
@@ -378,11 +378,11 @@ func TestOperatingSystem(t *testing.T) {
 	require.Nil(t, lifecycle.FitsOS(&corev1.Pod{}, "linux"))
 	require.Nil(t, lifecycle.FitsOS(label("linux"), "linux"))
 	require.Nil(t, lifecycle.FitsOS(field("windows"), "windows"))
-	require.Equal(t, &lifecycle.Misfit{
+	require.Equal(t, &lifecycle.AdmissionFailure{
 		Reason:  "PodOSSelectorNodeLabelDoesNotMatch",
 		Message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
 	}, lifecycle.FitsOS(label("dummyOS"), "linux"))
-	require.Equal(t, &lifecycle.Misfit{
+	require.Equal(t, &lifecycle.AdmissionFailure{
 		Reason: "PodOSNotSupported", Message: "Failed to admit pod as the OS field doesn't match node OS",
 	}, lifecycle.FitsOS(field("dummyOS"), "linux"))
 }
@@ -406,7 +406,7 @@ func TestSupplementalGroupsPolicy(t *testing.T) {
 		for _, pod := range []*corev1.Pod{{}, policy(nil), policy(new(corev1.SupplementalGroupsPolicyMerge))} {
 			require.Nil(t, lifecycle.FitsGroupsPolicy(pod, node))
 		}
-		require.Equal(t, &lifecycle.Misfit{
+		require.Equal(t, &lifecycle.AdmissionFailure{
 			Reason:  "SupplementalGroupsPolicyNotSupported",
 			Message: "SupplementalGroupsPolicy=Strict is not supported in this node",
 		}, lifecycle.FitsGroupsPolicy(strict, node))

@@ -15,13 +15,13 @@ import (
 
 // FitsResources returns the allocatable resources that are too small on the
 // node for pod in addition to others: pods, CPU, memory, ephemeral storage,
-// then the rest by name. The others count with [podspec.Held]. A pod without
+// then the rest by name. The others count with [podspec.AllocatedResources]. A pod without
 // requests needs only room in the number of pods. FitsResources is pure.
 //
 // An extended resource that the node does not list is not counted: the cluster
 // or a driver (DRA) provides it. A resource that a driver provides according to
 // the pod's status is not counted either.
-func FitsResources(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node) (misfits []Misfit) {
+func FitsResources(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node) (failures []AdmissionFailure) {
 	allocatable := node.Status.Allocatable
 	places, count := allocatable.Pods().Value(), int64(0)
 	for _, other := range others {
@@ -30,19 +30,19 @@ func FitsResources(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node) (mi
 		}
 	}
 	if count+1 > places {
-		misfits = append(misfits, insufficient(corev1.ResourcePods, 1, count, places))
+		failures = append(failures, insufficient(corev1.ResourcePods, 1, count, places))
 	}
 	asked := podspec.Requests(withoutForeign(pod, allocatable))
 	names := counted(asked)
 	if len(names) == 0 {
-		return misfits
+		return failures
 	}
 	used := map[corev1.ResourceName]int64{}
 	for _, other := range others {
 		if other == nil {
 			continue
 		}
-		held := podspec.Held(other)
+		held := podspec.AllocatedResources(other)
 		for _, name := range names {
 			used[name] = plus(used[name], amount(held, name))
 		}
@@ -50,14 +50,14 @@ func FitsResources(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node) (mi
 	for _, name := range names {
 		want, capacity := amount(asked, name), amount(allocatable, name)
 		if want > capacity-used[name] {
-			misfits = append(misfits, insufficient(name, want, used[name], capacity))
+			failures = append(failures, insufficient(name, want, used[name], capacity))
 		}
 	}
-	return misfits
+	return failures
 }
 
-func insufficient(name corev1.ResourceName, requested, used, capacity int64) Misfit {
-	return Misfit{
+func insufficient(name corev1.ResourceName, requested, used, capacity int64) AdmissionFailure {
+	return AdmissionFailure{
 		Reason: InsufficientResourcePrefix + string(name),
 		Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
 			name, requested, used, capacity),

@@ -40,14 +40,14 @@ func FuzzPods(f *testing.F) {
 			return
 		}
 		others := []*corev1.Pod{nil, pod, pod.DeepCopy(), {}}
-		misfits := lifecycle.FitsAll(pod, others, node)
-		for _, m := range misfits {
+		failures := lifecycle.FitsAll(pod, others, node)
+		for _, m := range failures {
 			require.NotEmpty(t, m.Reason)
 			require.NotEmpty(t, m.Message)
 			require.False(t, m.Requested < 0 || m.Used < 0 || m.Missing() < 0, "%+v", m)
 			require.Equal(t, m.Resource != "", m.Missing() > 0, "%+v", m)
 		}
-		if needs, ok := lifecycle.Needs(misfits); ok {
+		if needs, ok := lifecycle.Needs(failures); ok {
 			critical := &corev1.Pod{Spec: corev1.PodSpec{Priority: new(podspec.SystemCriticalPriority)}}
 			_, _ = lifecycle.PlanPreemption(critical, others, needs) // that there is nobody is no crash
 		}

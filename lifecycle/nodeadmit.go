@@ -98,57 +98,57 @@ func (h *NodeHandler) Admit(ctx context.Context, attrs PodAdmitAttributes) PodAd
 	if err != nil || node == nil {
 		return refuse(InvalidNodeInfo, "Kubelet cannot get node info.")
 	}
-	for _, m := range []*Misfit{FitsOS(pod, h.cfg.OS), FitsGroupsPolicy(pod, node)} {
+	for _, m := range []*AdmissionFailure{FitsOS(pod, h.cfg.OS), FitsGroupsPolicy(pod, node)} {
 		if m != nil {
 			return refuse(m.Reason, m.Message)
 		}
 	}
-	misfits := h.misfits(ctx, attrs, node)
+	failures := h.admissionFailures(ctx, attrs, node)
 	if podspec.IsCritical(pod) {
-		if misfits, err = h.preempt(ctx, attrs, misfits); err != nil {
+		if failures, err = h.preempt(ctx, attrs, failures); err != nil {
 			return refuse(UnexpectedAdmissionError, fmt.Sprintf(
 				"Unexpected error while attempting to recover from admission failure: %v", err))
 		}
 	}
-	if len(misfits) > 0 {
-		return refuse(misfits[0].Reason, misfits[0].Message)
+	if len(failures) > 0 {
+		return refuse(failures[0].Reason, failures[0].Message)
 	}
 	return PodAdmitResult{Admit: true}
 }
 
-// misfits reads the node again if its labels are the only reason for a
+// admissionFailures returns why the pod cannot be admitted. It reads the node again if its labels are the only reason for a
 // rejection.
-func (h *NodeHandler) misfits(ctx context.Context, attrs PodAdmitAttributes, node *corev1.Node) []Misfit {
+func (h *NodeHandler) admissionFailures(ctx context.Context, attrs PodAdmitAttributes, node *corev1.Node) []AdmissionFailure {
 	wasAdmitted := attrs.Pod.Status.StartTime != nil && h.cfg.Allocated(attrs.Pod)
-	check := func(node *corev1.Node) (misfits []Misfit) {
+	check := func(node *corev1.Node) (failures []AdmissionFailure) {
 		for _, m := range FitsAll(attrs.Pod, attrs.OtherPods, node) {
 			if !wasAdmitted || m.Reason != NodeAffinity && m.Reason != TaintToleration {
-				misfits = append(misfits, m)
+				failures = append(failures, m)
 			}
 		}
-		return misfits
+		return failures
 	}
-	misfits := check(node)
-	if len(misfits) != 1 || misfits[0].Reason != NodeAffinity {
-		return misfits
+	failures := check(node)
+	if len(failures) != 1 || failures[0].Reason != NodeAffinity {
+		return failures
 	}
 	if fresh, err := h.cfg.FreshNode(ctx); err == nil && fresh != nil {
 		return check(fresh)
 	}
-	return misfits
+	return failures
 }
 
 // preempt preempts pods for a critical pod and returns the remaining reasons
 // for a rejection. Missing resources are not among them once the victims were
 // killed. If there is another reason, no pod is preempted.
-func (h *NodeHandler) preempt(ctx context.Context, attrs PodAdmitAttributes, misfits []Misfit) ([]Misfit, error) {
-	if len(misfits) == 0 || h.cfg.Preempt == nil {
-		return misfits, nil
+func (h *NodeHandler) preempt(ctx context.Context, attrs PodAdmitAttributes, failures []AdmissionFailure) ([]AdmissionFailure, error) {
+	if len(failures) == 0 || h.cfg.Preempt == nil {
+		return failures, nil
 	}
-	needs, ok := Needs(misfits)
+	needs, ok := Needs(failures)
 	if !ok {
-		var others []Misfit
-		for _, m := range misfits {
+		var others []AdmissionFailure
+		for _, m := range failures {
 			if m.Resource == "" {
 				others = append(others, m)
 			}

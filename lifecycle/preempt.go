@@ -23,10 +23,10 @@ type Need struct {
 	Amount   int64
 }
 
-// Needs returns the missing resources of misfits. ok is false if one of them is
+// Needs returns the missing resources of failures. ok is false if one of them is
 // not about a resource, so that preemption cannot help.
-func Needs(misfits []Misfit) (needs []Need, ok bool) {
-	for _, m := range misfits {
+func Needs(failures []AdmissionFailure) (needs []Need, ok bool) {
+	for _, m := range failures {
 		if m.Resource == "" {
 			return nil, false
 		}
@@ -93,7 +93,7 @@ type candidate struct {
 }
 
 func holdings(pod *corev1.Pod, needs []Need) map[corev1.ResourceName]int64 {
-	list := podspec.Held(pod)
+	list := podspec.AllocatedResources(pod)
 	held := map[corev1.ResourceName]int64{
 		corev1.ResourceMemory: amount(list, corev1.ResourceMemory),
 		corev1.ResourceCPU:    amount(list, corev1.ResourceCPU),

@@ -233,7 +233,7 @@ func TestPlansOfRandomNodes(t *testing.T) {
 func covers(pods []*corev1.Pod, needs []lifecycle.Need) bool {
 	var cpu, memory int64
 	for _, pod := range pods {
-		held := podspec.Held(pod)
+		held := podspec.AllocatedResources(pod)
 		cpu += held.Cpu().MilliValue()
 		memory += held.Memory().Value()
 	}

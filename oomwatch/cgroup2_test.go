@@ -37,7 +37,7 @@ func watchKernel(t *testing.T) *kernel {
 	t.Helper()
 	require.Equal(t, "1", os.Getenv("CGROUP2_LAB"), "these tests run the machine out of memory: make test-cgroup2")
 	k := &kernel{T: t, kills: make(chan oomwatch.Kill, 100), nobody: make(chan struct{}, 100)}
-	kmsg, err := oomwatch.NewKmsg(oomwatch.KmsgConfig{NobodyKilled: func() { k.nobody <- struct{}{} }})
+	kmsg, err := oomwatch.NewKmsg(oomwatch.KmsgConfig{NoVictim: func() { k.nobody <- struct{}{} }})
 	require.NoError(t, err)
 	counters, err := oomwatch.NewCounters(oomwatch.CountersConfig{Mount: mount, Parent: "/kubepods"})
 	require.NoError(t, err)

@@ -101,7 +101,7 @@ func (c *Counters) Position() Position { return Position{} }
 // has risen. Kills from before the first read are not reported; cgroups that are created
 // later start at zero. When it has returned it may be called again and continues where it
 // stopped. It must not be called concurrently.
-func (c *Counters) Watch(ctx context.Context, _ Position, emit func(Sighting)) error {
+func (c *Counters) Watch(ctx context.Context, _ Position, emit func(Observation)) error {
 	if !exists(filepath.Join(c.cfg.Mount, "cgroup.controllers")) && !exists(filepath.Join(c.cfg.Mount, "memory.usage_in_bytes")) {
 		return fmt.Errorf("watch the counters of cgroups: no memory controller in %s", c.cfg.Mount)
 	}
@@ -113,7 +113,7 @@ func (c *Counters) Watch(ctx context.Context, _ Position, emit func(Sighting)) e
 		rose := !counted || kills != c.lastCount
 		if rose || again || c.reported == nil || c.failed {
 			c.Look(emit)
-			emit(Sighting{}) // the source is ready
+			emit(Observation{}) // the source is ready
 		}
 		if c.lastCount, again = kills, rose; !c.failed {
 			c.since = now
@@ -138,7 +138,7 @@ func (c *Counters) killCount() (n uint64, ok bool) {
 // Look reads all counters once and emits those that rose since the last call. If a
 // counter cannot be read, it emits nothing, and the next call emits every rise since. It
 // is the single step of Watch, for callers with their own schedule.
-func (c *Counters) Look(emit func(Sighting)) {
+func (c *Counters) Look(emit func(Observation)) {
 	now := c.cfg.Clock.Now()
 	all, err := c.read(path.Clean(c.cfg.Parent))
 	if c.failed = err != nil; c.failed {
@@ -149,7 +149,7 @@ func (c *Counters) Look(emit func(Sighting)) {
 		if groups > 0 { // each group kill counts the chosen process twice: alone, and again with all others
 			kill.Kind, kill.Kills = Group, int(n-min(groups, n-1))
 		}
-		emit(Sighting{Counter: true, Since: c.since, Kill: kill})
+		emit(Observation{Counter: true, Since: c.since, Kill: kill})
 	}
 	reported, below := map[string]tally{}, map[string]uint64{}
 	for _, r := range slices.Backward(all) { // each cgroup after its descendants

@@ -43,7 +43,7 @@ func (f tree) v1(cgroup string, own int) {
 
 // look returns what Look emits, as "cgroup n", or "cgroup group n".
 func look(c *oomwatch.Counters) (told []string) {
-	c.Look(func(s oomwatch.Sighting) {
+	c.Look(func(s oomwatch.Observation) {
 		told = append(told, strings.Join(strings.Fields(fmt.Sprintf("%s %s %d", s.Kill.VictimCgroup, s.Kill.Kind, s.Kill.Kills)), " "))
 	})
 	return told
@@ -168,7 +168,7 @@ func TestCounters_CgroupV1AndEmptyFiles(t *testing.T) {
 func TestCounters_RequireAMemoryController(t *testing.T) {
 	f, c := counters(t)
 	require.NoError(t, os.Remove(filepath.Join(f.mount, "cgroup.controllers")))
-	require.ErrorContains(t, c.Watch(t.Context(), oomwatch.Position{}, func(oomwatch.Sighting) {}), "no memory controller in ")
+	require.ErrorContains(t, c.Watch(t.Context(), oomwatch.Position{}, func(oomwatch.Observation) {}), "no memory controller in ")
 }
 
 // The cgroups are not read as long as the kernel's count of all kills doesn't rise.
@@ -185,7 +185,7 @@ func TestCounters_AreReadWhenTheKernelHasKilled(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done, told, looks := make(chan error, 1), []int(nil), 0
 		go func() {
-			done <- c.Watch(ctx, oomwatch.Position{}, func(s oomwatch.Sighting) {
+			done <- c.Watch(ctx, oomwatch.Position{}, func(s oomwatch.Observation) {
 				if s.Kill.Kills > 0 {
 					told = append(told, s.Kill.Kills)
 				} else {

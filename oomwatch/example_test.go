@@ -14,8 +14,8 @@ type one struct{ kill oomwatch.Kill }
 func (one) Name() string                { return "one" }
 func (one) Position() oomwatch.Position { return oomwatch.Position{} }
 
-func (o one) Watch(ctx context.Context, _ oomwatch.Position, emit func(oomwatch.Sighting)) error {
-	emit(oomwatch.Sighting{Kill: o.kill})
+func (o one) Watch(ctx context.Context, _ oomwatch.Position, emit func(oomwatch.Observation)) error {
+	emit(oomwatch.Observation{Kill: o.kill})
 	<-ctx.Done()
 	return nil
 }

@@ -21,9 +21,9 @@ type Position struct {
 	BootID string
 	// Sequence is the last record that need not be read again.
 	Sequence uint64
-	// Told is the last record of the kills that were handled, if it is after Sequence:
+	// HandledUpTo is the last record of the kills that were handled, if it is after Sequence:
 	// these records are read again because of an earlier kill that was not handled.
-	Told uint64 `json:"ToldUpTo,omitzero"`
+	HandledUpTo uint64 `json:"ToldUpTo,omitzero"`
 }
 
 // KmsgLog is an open /dev/kmsg. Each Read waits for a record and returns it. Read returns
@@ -50,9 +50,9 @@ type KmsgConfig struct {
 	// CLOCK_MONOTONIC, which like the kernel's printk clock stops while the machine is
 	// suspended.
 	Monotonic func() time.Duration
-	// NobodyKilled is called for a dump without a kill: the kernel found no process to
+	// NoVictim is called for a dump without a kill: the kernel found no process to
 	// kill, or the chosen process was already exiting. Optional.
-	NobodyKilled func()
+	NoVictim func()
 }
 
 // Kmsg is the source that reads the kernel's log. It needs the permission to read
@@ -63,7 +63,7 @@ type Kmsg struct {
 
 	// Used by Watch only. It continues with them after the log was opened again.
 	log      KmsgLog
-	emit     func(Sighting)
+	emit     func(Observation)
 	parser   Parser
 	last     uint64        // last record that was read
 	lost     uint64        // overwritten records that were not emitted yet
@@ -118,8 +118,8 @@ func NewKmsg(cfg KmsgConfig) (*Kmsg, error) {
 	if cfg.Monotonic == nil {
 		cfg.Monotonic = monotonic
 	}
-	if cfg.NobodyKilled == nil {
-		cfg.NobodyKilled = func() {}
+	if cfg.NoVictim == nil {
+		cfg.NoVictim = func() {}
 	}
 	return &Kmsg{cfg: cfg, drift: math.MaxInt64 / 2}, nil
 }
@@ -148,7 +148,7 @@ func (k *Kmsg) publish() {
 // Watch reads until ctx is done, and then returns nil, or until reading fails. When it
 // has returned it may be called again and continues where it stopped; the first call
 // starts at from. It must not be called concurrently.
-func (k *Kmsg) Watch(ctx context.Context, from Position, emit func(Sighting)) error {
+func (k *Kmsg) Watch(ctx context.Context, from Position, emit func(Observation)) error {
 	k.resume(from)
 	log, err := k.cfg.Open()
 	if err != nil {
@@ -188,7 +188,7 @@ func (k *Kmsg) read(boot string) error {
 			return err
 		}
 	}
-	k.emit(Sighting{})
+	k.emit(Observation{})
 	err := k.setDeadline()
 	for err == nil {
 		var record Record
@@ -252,7 +252,7 @@ func (k *Kmsg) next() (Record, error) {
 func (k *Kmsg) process(record Record) error {
 	k.last = record.Sequence
 	if k.lost > 0 {
-		k.emit(Sighting{LostRecords: k.lost})
+		k.emit(Observation{LostRecords: k.lost})
 		k.lost = 0
 	}
 	before := k.parser.used
@@ -271,14 +271,14 @@ func (k *Kmsg) process(record Record) error {
 // feed emits the kills that a step of the parser returns, without those that were handled
 // before the start, and updates the position.
 func (k *Kmsg) feed(step func() []Kill) {
-	before := k.parser.NobodyKilled
+	before := k.parser.NoVictim
 	for _, kill := range step() {
-		if kill.end > k.position.Told {
-			k.emit(Sighting{Kill: kill})
+		if kill.end > k.position.HandledUpTo {
+			k.emit(Observation{Kill: kill})
 		}
 	}
-	for range k.parser.NobodyKilled - before {
-		k.cfg.NobodyKilled()
+	for range k.parser.NoVictim - before {
+		k.cfg.NoVictim()
 	}
 	k.publish()
 }
@@ -303,7 +303,7 @@ func (k *Kmsg) handleTimeout() error {
 		return k.log.SetReadDeadline(k.cfg.Clock.Now().Add(confirmTimeout))
 	}
 	k.feed(func() []Kill {
-		if kill, ok := k.parser.Quiet(); ok {
+		if kill, ok := k.parser.FlushLast(); ok {
 			return []Kill{kill}
 		}
 		return k.parser.Flush()

@@ -190,15 +190,15 @@ func dump(cgroup string, pid int) []string {
 }
 
 // counted is a source whose counters the test sets.
-type counted struct{ sightings chan oomwatch.Sighting }
+type counted struct{ sightings chan oomwatch.Observation }
 
-func newCounted() *counted { return &counted{sightings: make(chan oomwatch.Sighting)} }
+func newCounted() *counted { return &counted{sightings: make(chan oomwatch.Observation)} }
 
 func (*counted) Name() string                { return "counted" }
 func (*counted) Position() oomwatch.Position { return oomwatch.Position{} }
 
-func (c *counted) Watch(ctx context.Context, _ oomwatch.Position, emit func(oomwatch.Sighting)) error {
-	emit(oomwatch.Sighting{})
+func (c *counted) Watch(ctx context.Context, _ oomwatch.Position, emit func(oomwatch.Observation)) error {
+	emit(oomwatch.Observation{})
 	for {
 		select {
 		case <-ctx.Done():
@@ -211,7 +211,7 @@ func (c *counted) Watch(ctx context.Context, _ oomwatch.Position, emit func(oomw
 
 func (c *counted) rise(t *testing.T, cgroup string, kills int) {
 	t.Helper()
-	c.sightings <- oomwatch.Sighting{Counter: true, Kill: oomwatch.Kill{
+	c.sightings <- oomwatch.Observation{Counter: true, Kill: oomwatch.Kill{
 		Time: time.Now(), VictimCgroup: cgroup, Kills: kills,
 	}}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Sighting is what a source saw: a kill in the kernel's log, or the rise of a counter.
-type Sighting struct {
+// Observation is what a source saw: a kill in the kernel's log, or the rise of a counter.
+type Observation struct {
 	// Kill is the kill, as far as the source knows it. For a counter, VictimCgroup is its
 	// cgroup, Kills the number of processes, and Time when it was read.
 	Kill Kill
@@ -33,10 +33,10 @@ type merger struct {
 	all    []*entry // in the order in which they were seen
 }
 
-// entry is a Sighting with the number of its processes that the other source has not
+// entry is an Observation with the number of its processes that the other source has not
 // reported yet.
 type entry struct {
-	Sighting
+	Observation
 	unmatched int
 	reported  bool
 	until     time.Time // when it is returned at the latest, and after that deleted
@@ -46,9 +46,9 @@ type entry struct {
 // the other source can be matched to it. That report may never come.
 const rememberWindows = 20
 
-// add adds a Sighting. The kills that can be returned because of it are returned by due.
-func (m *merger) add(s Sighting, now time.Time) {
-	e := &entry{Sighting: s, unmatched: max(s.Kill.counted, s.Kill.Kills), until: now.Add(m.window)}
+// add adds an Observation. The kills that can be returned because of it are returned by due.
+func (m *merger) add(s Observation, now time.Time) {
+	e := &entry{Observation: s, unmatched: max(s.Kill.counted, s.Kill.Kills), until: now.Add(m.window)}
 	switch {
 	case s.Counter:
 		m.match(e, func(log *entry) bool { return !log.Counter && (log.reported || log.Kill.VictimCgroup != "") })

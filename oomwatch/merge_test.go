@@ -63,7 +63,7 @@ func (p *play) line(words []string) {
 			k.Kind, k.Kills = Group, p.number(words[4])
 			k.counted = k.Kills + 1
 		}
-		p.add(Sighting{Kill: k}, p.time())
+		p.add(Observation{Kill: k}, p.time())
 		p.show(p.due(p.time()))
 	case "count":
 		k := Kill{VictimCgroup: words[1], Kills: p.number(words[2]), Time: p.time()}
@@ -71,7 +71,7 @@ func (p *play) line(words []string) {
 			k.Kind, k.counted = Group, k.Kills
 			k.Kills--
 		}
-		p.add(Sighting{Kill: k, Counter: true, Since: time.Unix(0, 0).Add(from)}, p.time())
+		p.add(Observation{Kill: k, Counter: true, Since: time.Unix(0, 0).Add(from)}, p.time())
 		p.show(p.due(p.time()))
 	case "wait":
 		d, err := time.ParseDuration(words[1])

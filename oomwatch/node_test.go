@@ -78,7 +78,7 @@ func (n *node) start(resume oomwatch.Position, change ...func(*oomwatch.Config))
 	n.Helper()
 	cfg := n.log.config()
 	if n.nobody != nil {
-		cfg.NobodyKilled = func() { *n.nobody++ }
+		cfg.NoVictim = func() { *n.nobody++ }
 	}
 	kmsg, err := oomwatch.NewKmsg(cfg)
 	require.NoError(n, err)

@@ -25,9 +25,9 @@ type Parser struct {
 	idle     uint64   // last record up to which all kills are complete
 	used     uint64   // number of relevant lines
 
-	// NobodyKilled counts dumps without a kill: the kernel found no process to kill, or
+	// NoVictim counts dumps without a kill: the kernel found no process to kill, or
 	// the chosen process was already exiting.
-	NobodyKilled uint64
+	NoVictim uint64
 }
 
 // choice is a process that was chosen, and the line about it. torn reports that records
@@ -81,7 +81,7 @@ func (p *Parser) Feed(r Record, at time.Time) (done Kill, ok bool) {
 	case strings.Contains(text, invokedLine):
 		return p.finish()
 	case strings.HasPrefix(text, nobodyLine):
-		p.NobodyKilled++
+		p.NoVictim++
 		return p.finish()
 	}
 	p.used--
@@ -99,9 +99,9 @@ func (p *Parser) markTorn() {
 // Open reports whether a kill has begun and is not complete.
 func (p *Parser) Open() bool { return p.last != nil || len(p.chosen) > 0 || p.partial != "" }
 
-// Quiet returns the last kill, which may have been the first of a group. Call it when no
+// FlushLast returns the last kill, which may have been the first of a group. Call it when no
 // record has come for a moment.
-func (p *Parser) Quiet() (done Kill, ok bool) {
+func (p *Parser) FlushLast() (done Kill, ok bool) {
 	if p.last != nil && !p.group {
 		p.quietPID = p.last.PID
 	}
@@ -118,7 +118,7 @@ func (p *Parser) Flush() []Kill {
 	}
 	for _, c := range p.chosen {
 		if !c.torn {
-			p.NobodyKilled++
+			p.NoVictim++
 			continue
 		}
 		c.Kills, c.end = 1, p.next-1
@@ -190,7 +190,7 @@ func (p *Parser) choiceOf(pid int, memory Kind) int {
 func (p *Parser) dropChoice(pid int) {
 	before := len(p.chosen)
 	p.chosen = slices.DeleteFunc(p.chosen, func(c choice) bool { return c.PID == pid })
-	p.NobodyKilled += uint64(before - len(p.chosen))
+	p.NoVictim += uint64(before - len(p.chosen))
 }
 
 // startKill makes k the last kill and returns the previous one.

@@ -34,7 +34,7 @@ func TestParser(t *testing.T) {
 					continue
 				}
 				if line == "quiet" {
-					if kill, ok := parser.Quiet(); ok {
+					if kill, ok := parser.FlushLast(); ok {
 						show(&out, kill)
 					}
 					continue
@@ -52,7 +52,7 @@ func TestParser(t *testing.T) {
 				}
 			}
 			require.False(t, parser.Open())
-			if n := parser.NobodyKilled; n > 0 {
+			if n := parser.NoVictim; n > 0 {
 				fmt.Fprintf(&out, "killed nobody: %d\n", n)
 			}
 			return out.String()

@@ -68,7 +68,7 @@ func resumed(t *testing.T, before, after []string) (first, second []oomwatch.Kil
 		n.log.print(after...)
 		n.pass(time.Minute)
 		second = n.told()[len(first):]
-		require.Empty(n, n.watcher.Position().Told)
+		require.Empty(n, n.watcher.Position().HandledUpTo)
 	})
 	return first, second
 }
@@ -103,8 +103,8 @@ type ownLog struct{}
 func (ownLog) Name() string                { return "own" }
 func (ownLog) Position() oomwatch.Position { return oomwatch.Position{BootID: "boot", Sequence: 10} }
 
-func (ownLog) Watch(ctx context.Context, _ oomwatch.Position, emit func(oomwatch.Sighting)) error {
-	emit(oomwatch.Sighting{Kill: oomwatch.Kill{Kills: 1, VictimCgroup: "/a", Sequence: 5}})
+func (ownLog) Watch(ctx context.Context, _ oomwatch.Position, emit func(oomwatch.Observation)) error {
+	emit(oomwatch.Observation{Kill: oomwatch.Kill{Kills: 1, VictimCgroup: "/a", Sequence: 5}})
 	<-ctx.Done()
 	return nil
 }

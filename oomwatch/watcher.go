@@ -28,8 +28,8 @@ type Source interface {
 	// and an error when it cannot continue. After an error, the Watcher calls Watch again
 	// after a pause, and Watch continues where it stopped. The first call starts at the
 	// position from if the source can be resumed. When the source is ready, it emits an
-	// empty Sighting. Emit must not be called concurrently; it never blocks.
-	Watch(ctx context.Context, from Position, emit func(Sighting)) error
+	// empty Observation. Emit must not be called concurrently; it never blocks.
+	Watch(ctx context.Context, from Position, emit func(Observation)) error
 	// Position returns the position in the source's log up to which all kills were
 	// emitted. It is zero if the source cannot be resumed. At most one source of a Watcher
 	// may be resumable.
@@ -223,8 +223,8 @@ func (w *Watcher) Position() Position {
 	} else if k, ok := w.merger.firstLogged(); ok && k.end > 0 {
 		read.Sequence = min(read.Sequence, k.from)
 	}
-	if read.Told = max(read.Told, w.handled); read.Told <= read.Sequence {
-		read.Told = 0
+	if read.HandledUpTo = max(read.HandledUpTo, w.handled); read.HandledUpTo <= read.Sequence {
+		read.HandledUpTo = 0
 	}
 	return read
 }
@@ -242,7 +242,7 @@ func (w *Watcher) watch(ctx context.Context, i int, source Source) {
 	pause := retryMin
 	for {
 		began := w.cfg.Clock.Now()
-		err := source.Watch(ctx, w.cfg.Resume, func(s Sighting) { w.emit(i, s) })
+		err := source.Watch(ctx, w.cfg.Resume, func(s Observation) { w.emit(i, s) })
 		if ctx.Err() != nil {
 			w.setNotWatching(i, nil)
 			return
@@ -279,7 +279,7 @@ func (w *Watcher) setNotWatching(i int, err error) {
 }
 
 // emit processes what a source has seen. It never waits for a handler.
-func (w *Watcher) emit(i int, s Sighting) {
+func (w *Watcher) emit(i int, s Observation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sources[i].Watching, w.sources[i].Err = true, nil

@@ -348,7 +348,7 @@ func (e ended) Name() string { return string(e) }
 
 func (ended) Position() oomwatch.Position { return oomwatch.Position{} }
 
-func (ended) Watch(context.Context, oomwatch.Position, func(oomwatch.Sighting)) error { return nil }
+func (ended) Watch(context.Context, oomwatch.Position, func(oomwatch.Observation)) error { return nil }
 
 // The log's clock is slower than the machine's by a hundredth of a percent.
 func TestWatcher_TimesAreCorrectedForDrift(t *testing.T) {

@@ -191,7 +191,7 @@ func (c *chaos) calm() {
 	time.Sleep(91*time.Second + 123*time.Millisecond)
 	synctest.Wait()
 	require.NoError(c.t, c.Healthy())
-	require.Zero(c.t, c.Stats().SetAside)
+	require.Zero(c.t, c.Stats().FailedPods)
 	for id := range c.pod {
 		switch state, exists := c.state[id]; {
 		case !exists:

@@ -100,11 +100,11 @@ type Observer struct {
 	// kubelet's evented_pleg_connection_success_count and _error_count.
 	StreamOpened func()
 	StreamEnded  func(err error)
-	// Hinted is called for every event of the stream except those of pods that
+	// HintReceived is called for every event of the stream except those of pods that
 	// LabelSelector excludes, with its age by the runtime's clock. The age is 0 if the
 	// event has no time or one in the future. It corresponds to the kubelet's
 	// evented_pleg_connection_latency_seconds.
-	Hinted func(age time.Duration)
+	HintReceived func(age time.Duration)
 }
 
 // Validate reports every problem with c, joined.
@@ -162,8 +162,8 @@ func (c Config) withDefaults() Config {
 	if o.StreamEnded == nil {
 		o.StreamEnded = func(error) {}
 	}
-	if o.Hinted == nil {
-		o.Hinted = func(time.Duration) {}
+	if o.HintReceived == nil {
+		o.HintReceived = func(time.Duration) {}
 	}
 	return c
 }

@@ -48,7 +48,7 @@ func TestInspect_FailedPodBacksOff(t *testing.T) {
 	}
 	require.Equal(t, []int{1, 3, 7, 15, 31, 63, 123, 183}, tries)
 	require.Empty(t, r.take())
-	require.Equal(t, 1, r.result.SetAside)
+	require.Equal(t, 1, r.result.FailedPods)
 
 	r.node.container("a", "a2", runs)
 	require.Equal(t, []string{"a ContainerStarted a2"}, r.relist(), "changes are reported at once")
@@ -64,9 +64,9 @@ func TestInspect_FailedPodBacksOff(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, status.Stale)
 	require.Len(t, status.Containers, 2)
-	require.Equal(t, 1, r.result.SetAside, "as of the list; the inspection came after")
+	require.Equal(t, 1, r.result.FailedPods, "as of the list; the inspection came after")
 	r.relist()
-	require.Zero(t, r.result.SetAside)
+	require.Zero(t, r.result.FailedPods)
 }
 
 func TestInspect_FailingPodIsStillDeliveredAndDeleted(t *testing.T) {

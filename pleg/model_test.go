@@ -163,7 +163,7 @@ func (h *history) settle() {
 			require.True(h.t, isFresh(h.t, h.cache, uid, res.At))
 		}
 	}
-	require.Zero(h.t, h.result.SetAside)
+	require.Zero(h.t, h.result.FailedPods)
 }
 
 // everythingWasTold checks that the last events match the states.

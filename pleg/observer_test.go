@@ -24,7 +24,7 @@ func TestObserver_ReportsTheEventStream(t *testing.T) {
 			c.LabelSelector = map[string]string{"ours": "yes"}
 			c.Observer.StreamOpened = func() { opened++ }
 			c.Observer.StreamEnded = func(err error) { ended = append(ended, err.Error()) }
-			c.Observer.Hinted = func(age time.Duration) { ages = append(ages, age) }
+			c.Observer.HintReceived = func(age time.Duration) { ages = append(ages, age) }
 		})
 		stop := start(t, r)
 		time.Sleep(10 * time.Millisecond)

@@ -169,7 +169,7 @@ func TestPeriod_DoesNotDelayRetriesOfInspections(t *testing.T) {
 		w.tell("a")
 		time.Sleep(5 * time.Millisecond)
 		synctest.Wait()
-		require.Equal(t, 1, r.Stats().SetAside)
+		require.Equal(t, 1, r.Stats().FailedPods)
 		r.node.takeAsked()
 		began := time.Now()
 		var tries []int
@@ -184,7 +184,7 @@ func TestPeriod_DoesNotDelayRetriesOfInspections(t *testing.T) {
 		require.LessOrEqual(t, r.Stats().Relists-before.Relists, uint64(5), "one pod is not the node")
 		r.node.fail("a1", nil)
 		time.Sleep(time.Minute)
-		require.Zero(t, r.Stats().SetAside)
+		require.Zero(t, r.Stats().FailedPods)
 		status, err := r.cache.Get("a")
 		require.NoError(t, err)
 		require.False(t, status.Stale)

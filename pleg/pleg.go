@@ -71,7 +71,7 @@ type Result struct {
 	RunningContainers, ExitedContainers, OtherContainers int
 	// Inspecting counts the pods whose inspection this relist started or found in
 	// progress. SetAside counts the pods whose last inspection failed.
-	Inspecting, SetAside int
+	Inspecting, FailedPods int
 }
 
 // New returns a generator, or an error if cfg is invalid. It starts nothing.
@@ -303,8 +303,8 @@ type Stats struct {
 	Streaming bool
 	// Period is the current time between two global relists.
 	Period time.Duration
-	// SetAside counts the pods whose last inspection failed.
-	SetAside int
+	// FailedPods counts the pods whose last inspection failed.
+	FailedPods int
 	// InProgress is the age of the global relist in progress, including its handlers, or
 	// 0 if no relist is in progress. If it keeps growing, the generator is stuck in it.
 	InProgress time.Duration

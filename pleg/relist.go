@@ -31,7 +31,7 @@ func (g *Generator) relist(p *pass) (Result, error) {
 	if err == nil {
 		g.checkMissedHints(at, open, served, g.compare(objects, at))
 		res = count(objects)
-		_, res.SetAside = g.countDirty()
+		_, res.FailedPods = g.countDirty()
 		uids := slices.Sorted(maps.Keys(g.dirty)) // sorted, so that the order of events is deterministic
 		g.cfg.Cache.UpdateTime(at, uids...)
 		for _, uid := range uids {
@@ -207,7 +207,7 @@ func (g *Generator) processPod(p *pass, r *record) {
 		default: // a reinspection can be requested until a global relist confirms the removal
 			*r = record{uid: r.uid}
 		}
-		g.locked(func() { _, g.stats.SetAside = g.countDirty() })
+		g.locked(func() { _, g.stats.FailedPods = g.countDirty() })
 	case isBackedOff && changed:
 		g.cfg.Cache.Set(r.uid, r.stale(), r.err, r.seenAt)
 		g.deliver(p.ctx, r, r.seen, false)
@@ -269,7 +269,7 @@ func (g *Generator) finish(j *job) {
 		if j.err != nil {
 			g.stats.FailedInspections++
 		}
-		_, g.stats.SetAside = g.countDirty()
+		_, g.stats.FailedPods = g.countDirty()
 	})
 	g.cfg.Cache.Set(r.uid, status, r.err, j.at)
 	if !g.deliver(p.ctx, r, j.objects, podSync) {

@@ -38,19 +38,19 @@ func TestStats_Counters(t *testing.T) {
 	_, err := r.Relist(t.Context())
 	require.Error(t, err)
 	require.Equal(t, pleg.Stats{
-		Relists: 2, PodRelists: 1, Inspections: 4, FailedInspections: 2, Events: 4, SetAside: 2, Period: time.Second, RelistedAt: clk.Now(),
+		Relists: 2, PodRelists: 1, Inspections: 4, FailedInspections: 2, Events: 4, FailedPods: 2, Period: time.Second, RelistedAt: clk.Now(),
 	}, r.Stats())
 	clk.Step(time.Second)
 	_, err = r.Relist(t.Context())
 	require.Error(t, err)
-	require.Equal(t, 2, r.Stats().SetAside, "each counts once")
+	require.Equal(t, 2, r.Stats().FailedPods, "each counts once")
 	r.node.remove("b1")
 	r.relist()
-	require.Equal(t, 1, r.Stats().SetAside, "b is gone")
+	require.Equal(t, 1, r.Stats().FailedPods, "b is gone")
 	r.node.fail("a1", nil)
 	clk.Step(time.Minute)
 	r.relist()
-	require.Zero(t, r.Stats().SetAside)
+	require.Zero(t, r.Stats().FailedPods)
 
 	relisted := clk.Now()
 	r.node.failLists(errRuntime)

@@ -219,7 +219,7 @@ func (g *Generator) recordEvent(e *runtimeapi.ContainerEventResponse) {
 	if made := e.GetCreatedAt(); made > 0 {
 		age = max(0, now.Sub(time.Unix(0, made)))
 	}
-	g.cfg.Observer.Hinted(age)
+	g.cfg.Observer.HintReceived(age)
 	g.loop.Trigger()
 }
 

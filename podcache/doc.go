@@ -58,7 +58,7 @@
 //     does.
 //   - After a failed inspection the kubelet has only the error; here the cache also keeps
 //     the last known status and marks it as stale.
-//   - [BrokenOff] distinguishes a container whose start was interrupted, for example
+//   - [StartInterrupted] distinguishes a container whose start was interrupted, for example
 //     because the agent was killed, from a failed container. The kubelet treats it as
 //     failed.
 //   - The kubelet sorts the containers of a pod by creation time; here the restart count

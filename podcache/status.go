@@ -92,7 +92,7 @@ func RestartCount(c *runtimeapi.ContainerStatus) int {
 	return crilabels.Restarts(c.GetAnnotations())
 }
 
-// BrokenOff reports whether the start of c was interrupted because the call that started
+// StartInterrupted reports whether the start of c was interrupted because the call that started
 // it was cancelled, for example because the agent was killed. Containerd then reports an
 // exited container with exit code 128, like one whose start failed. But no process of it
 // ran, and the next attempt may succeed. If a caller's timeout is shorter than the start
@@ -100,8 +100,8 @@ func RestartCount(c *runtimeapi.ContainerStatus) int {
 //
 // During about one millisecond of a start, containerd 2.4 loses the task that it has
 // created if the call is cancelled. Until containerd is restarted, such a container cannot
-// be removed or replaced. BrokenOff returns false for it, so it counts as failed.
-func BrokenOff(c *runtimeapi.ContainerStatus) bool {
+// be removed or replaced. StartInterrupted returns false for it, so it counts as failed.
+func StartInterrupted(c *runtimeapi.ContainerStatus) bool {
 	return c.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && c.GetStartedAt() == 0 && c.GetReason() == startError &&
 		isInterruption(c.GetMessage())
 }

@@ -64,7 +64,7 @@ func TestStatus_Methods(t *testing.T) {
 
 // The messages are containerd 2.4's, of starts that were cancelled after some
 // milliseconds, and of one that could not succeed.
-func TestBrokenOff(t *testing.T) {
+func TestStartInterrupted(t *testing.T) {
 	t.Parallel()
 	const canceled = "failed to create containerd task: failed to create shim task: context canceled"
 	dead := runtimeapi.ContainerStatus{State: runtimeapi.ContainerState_CONTAINER_EXITED, ExitCode: 128, Reason: "StartError"}
@@ -85,7 +85,7 @@ func TestBrokenOff(t *testing.T) {
 	} {
 		c := proto.CloneOf(&dead)
 		c.Message = message
-		require.Equal(t, want, podcache.BrokenOff(c), message)
+		require.Equal(t, want, podcache.StartInterrupted(c), message)
 	}
 	for what, change := range map[string]func(c *runtimeapi.ContainerStatus){
 		"it ran":              func(c *runtimeapi.ContainerStatus) { c.StartedAt = 1 },
@@ -96,11 +96,11 @@ func TestBrokenOff(t *testing.T) {
 	} {
 		c := proto.CloneOf(&dead)
 		c.Message = canceled
-		require.True(t, podcache.BrokenOff(c))
+		require.True(t, podcache.StartInterrupted(c))
 		change(c)
-		require.False(t, podcache.BrokenOff(c), what)
+		require.False(t, podcache.StartInterrupted(c), what)
 	}
-	require.False(t, podcache.BrokenOff(nil))
+	require.False(t, podcache.StartInterrupted(nil))
 }
 
 func TestActive_NewestSandboxOnly(t *testing.T) {

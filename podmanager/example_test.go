@@ -63,7 +63,7 @@ func ExampleMerge() {
 			for _, op := range c.Ops {
 				fmt.Println(op.Type, op.Pod.Name)
 			}
-			fmt.Println("pods:", len(c.Pods), "waiting for:", c.Unanswered)
+			fmt.Println("pods:", len(c.Pods), "waiting for:", c.UnreadSources)
 		},
 	})
 	if err != nil {

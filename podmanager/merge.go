@@ -24,10 +24,10 @@ type Change struct {
 	// the order in which the source passed them. Both the pods and the slice are shared and
 	// must not be modified.
 	Pods []*corev1.Pod
-	// Unanswered are the sources that have not called Set yet, in the order of the config.
+	// UnreadSources are the sources that have not called Set yet, in the order of the config.
 	// Pods of these sources that run on the node are not in Pods and must keep running,
 	// because the source may still define them.
-	Unanswered []string
+	UnreadSources []string
 }
 
 // MergeConfig configures a [Merge].
@@ -153,7 +153,7 @@ func (m *Merge) Set(ctx context.Context, source string, pods []*corev1.Pod) erro
 	m.mu.Unlock()
 
 	m.owners = merged.owners
-	change := Change{Source: source, Ops: Diff(before, merged.pods), Pods: slices.Clip(merged.pods), Unanswered: m.Unanswered()}
+	change := Change{Source: source, Ops: Diff(before, merged.pods), Pods: slices.Clip(merged.pods), UnreadSources: m.UnreadSources()}
 	m.reportConflicts(ctx, known, merged.conflicts)
 	for _, op := range change.Ops {
 		m.cfg.Logger.InfoContext(ctx, "a source changed its pods", "op", op.Type.String(),
@@ -165,9 +165,9 @@ func (m *Merge) Set(ctx context.Context, source string, pods []*corev1.Pod) erro
 	return nil
 }
 
-// Unanswered returns the sources that have not called Set yet, in the order of the config.
+// UnreadSources returns the sources that have not called Set yet, in the order of the config.
 // The caller owns the slice.
-func (m *Merge) Unanswered() (names []string) {
+func (m *Merge) UnreadSources() (names []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, name := range m.cfg.Sources {

@@ -90,12 +90,12 @@ func TestMergeConfig_ValidateReportsEveryProblem(t *testing.T) {
 func TestMerge_SourcesAreIndependent(t *testing.T) {
 	t.Parallel()
 	b := newMergeBed(t)
-	require.Equal(t, []string{"file", "http", "api"}, b.Unanswered())
+	require.Equal(t, []string{"file", "http", "api"}, b.UnreadSources())
 	b.set("http", pods(podOf("a", "u1", "i:1")), "ADD u1")
-	require.Equal(t, []string{"file", "api"}, b.changes[0].Unanswered)
+	require.Equal(t, []string{"file", "api"}, b.changes[0].UnreadSources)
 	b.set("file", nil)
 	require.Len(t, b.changes, 1, "no pods is an answer, and told once")
-	require.Equal(t, []string{"api"}, b.changes[0].Unanswered)
+	require.Equal(t, []string{"api"}, b.changes[0].UnreadSources)
 	b.set("file", nil)
 	require.Empty(t, b.changes)
 
@@ -103,7 +103,7 @@ func TestMerge_SourcesAreIndependent(t *testing.T) {
 	require.Equal(t, "b i:1, a i:1", images(b.changes[0].Pods), "in the order of the sources")
 	b.set("http", nil, "REMOVE u1")
 	require.Equal(t, "b i:1", images(b.changes[0].Pods))
-	require.Equal(t, []string{"api"}, b.Unanswered(), "it can't keep others from ending their pods")
+	require.Equal(t, []string{"api"}, b.UnreadSources(), "it can't keep others from ending their pods")
 
 	require.ErrorContains(t, b.Set(t.Context(), "nobody", nil), `unknown source "nobody"`)
 	b.Source("nobody")(t.Context(), nil)
@@ -302,7 +302,7 @@ func TestMerge_ConcurrentSourcesAndReaders(t *testing.T) {
 		wg.Go(func() {
 			for i := range 100 {
 				m.Source(source)(t.Context(), pods(podOf("a", source, fmt.Sprintf("i:%d", i)), podOf(source, source+"-own", "i:1")))
-				m.Unanswered()
+				m.UnreadSources()
 				m.Conflicts()
 			}
 		})

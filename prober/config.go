@@ -216,10 +216,10 @@ type Run struct {
 // Observer contains optional callbacks. They are called concurrently by the goroutines
 // that run probes, and must not block.
 type Observer struct {
-	// Probed is called after each run that was not cancelled. With Kind and
+	// RunFinished is called after each run that was not cancelled. With Kind and
 	// Outcome as labels it provides the kubelet's prober_probe_total and
 	// prober_probe_duration_seconds.
-	Probed func(Run)
+	RunFinished func(Run)
 	// ExecOutlived is called when a command is still running at its timeout.
 	ExecOutlived func(Key)
 	// Removed is called when a probe was removed, so that its metrics can be deleted. It
@@ -286,8 +286,8 @@ func (c Config) withDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	o := &c.Observer
-	if o.Probed == nil {
-		o.Probed = func(Run) {}
+	if o.RunFinished == nil {
+		o.RunFinished = func(Run) {}
 	}
 	if o.ExecOutlived == nil {
 		o.ExecOutlived = func(Key) {}

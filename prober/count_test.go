@@ -94,7 +94,7 @@ func FuzzThresholds(f *testing.F) {
 
 // The actions for a container in each state, including the cases of upstream's tests of
 // restart rules.
-func TestDecide(t *testing.T) {
+func TestPlan(t *testing.T) {
 	t.Parallel()
 	rule := func(action corev1.ContainerRestartRuleAction, codes ...int32) corev1.Container {
 		return corev1.Container{
@@ -145,7 +145,7 @@ func TestDecide(t *testing.T) {
 			t.Parallel()
 			c.facts.pod = &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: c.policy, Containers: []corev1.Container{c.with}}}
 			c.facts.container = &c.facts.pod.Spec.Containers[0]
-			require.Equal(t, c.want, decide(c.facts))
+			require.Equal(t, c.want, plan(c.facts))
 		})
 	}
 }

@@ -45,8 +45,8 @@ const (
 	drop
 )
 
-// decide returns what to do with a probe.
-func decide(f facts) action {
+// plan returns what to do with a probe.
+func plan(f facts) action {
 	t := &f.target
 	switch {
 	case !f.known:

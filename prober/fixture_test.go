@@ -52,7 +52,7 @@ func (n *node) config() prober.Config {
 	return prober.Config{
 		Lookup: n.lookup, Runner: n, Killer: n, Events: n,
 		Observer: prober.Observer{
-			Probed:       func(r prober.Run) { n.do(func() { n.runs = append(n.runs, r) }) },
+			RunFinished:  func(r prober.Run) { n.do(func() { n.runs = append(n.runs, r) }) },
 			ExecOutlived: func(prober.Key) { n.do(func() { n.outlive++ }) },
 			Removed:      func(k prober.Key) { n.do(func() { n.removed = append(n.removed, k) }) },
 		},
@@ -217,7 +217,7 @@ func (s *stepper) step(k prober.Kind) prober.Result {
 func (s *stepper) refuse(k prober.Kind) {
 	s.t.Helper()
 	_, err := s.Probe(s.t.Context(), key("app", k))
-	require.ErrorIs(s.t, err, prober.ErrNotNow)
+	require.ErrorIs(s.t, err, prober.ErrNotRunnable)
 }
 
 func httpGet(port int, path string) func(*corev1.Probe) {

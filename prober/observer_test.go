@@ -15,7 +15,7 @@ func TestObserver_RemovedIsTheLastCall(t *testing.T) {
 	var told []string
 	var s *stepper
 	s = newStepper(t, withProbes("app", prober.Liveness), func(c *prober.Config) {
-		c.Observer.Probed = func(r prober.Run) {
+		c.Observer.RunFinished = func(r prober.Run) {
 			s.RemovePod(r.PodUID) // as another goroutine may at this very moment
 			told = append(told, "probed")
 		}

@@ -7,14 +7,14 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Probed returns the results of a container's startup and readiness probes. It can be
+// ProbeResults returns the results of a container's startup and readiness probes. It can be
 // used as status.Input.Probes:
 //
 //	Probes: func(container, id string) (startup, readiness status.ProbeResult) {
 //		s, r := manager.Probed(pod.UID, container, id)
 //		return status.ProbeResult(s), status.ProbeResult(r)
 //	},
-func (m *Manager) Probed(uid types.UID, container, id string) (startup, readiness Result) {
+func (m *Manager) ProbeResults(uid types.UID, container, id string) (startup, readiness Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.result(Key{uid, container, Startup}, id), m.result(Key{uid, container, Readiness}, id)
@@ -64,7 +64,7 @@ func (m *Manager) update(uid types.UID, st, reported *corev1.ContainerStatus) {
 			wasStarted = wasStarted || reported.Started != nil && *reported.Started
 			wasReady = wasReady || reported.Ready
 		}
-		startup, readiness := m.Probed(uid, st.Name, podspec.RuntimeID(st.ContainerID))
+		startup, readiness := m.ProbeResults(uid, st.Name, podspec.RuntimeID(st.ContainerID))
 		started = startup.passed(wasStarted)
 		ready = started && readiness.passed(wasReady)
 	}

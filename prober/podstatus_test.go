@@ -80,9 +80,9 @@ func TestUpdatePodStatus(t *testing.T) {
 			}
 		}
 	}
-	startup, readiness := s.Probed("1234", "app", "a")
+	startup, readiness := s.ProbeResults("1234", "app", "a")
 	require.Equal(t, []prober.Result{prober.Success, prober.Success}, []prober.Result{startup, readiness})
-	startup, readiness = s.Probed("1234", "plain", "b")
+	startup, readiness = s.ProbeResults("1234", "plain", "b")
 	require.Equal(t, []prober.Result{prober.NoProbe, prober.NoProbe}, []prober.Result{startup, readiness})
 }
 

@@ -23,10 +23,10 @@ var (
 	ErrNoProbe = errors.New("no such probe")
 	// ErrInFlight means that a run of the probe is in progress.
 	ErrInFlight = errors.New("a run of the probe is in progress")
-	// ErrNotNow means that the probe cannot be run now: the container is not running, the
+	// ErrNotRunnable means that the probe cannot be run now: the container is not running, the
 	// initial delay is not over, the startup probe has not succeeded, or the probe has its
 	// final result.
-	ErrNotNow = errors.New("the probe cannot be run now")
+	ErrNotRunnable = errors.New("the probe cannot be run now")
 	// ErrCommandNotFound means that a command does not exist in a container. A [Runner]
 	// returns an error that wraps it.
 	ErrCommandNotFound = errors.New("command not found")
@@ -175,7 +175,7 @@ func (m *Manager) requeue(p *probe) {
 // Probe runs the probe once, now, counts the outcome and returns it. It is for callers with
 // their own schedule. A command that is still running after its timeout uses a goroutine
 // until the command ends, ExecGrace is over or ctx is done. The error is [ErrNoProbe],
-// [ErrInFlight] or [ErrNotNow] if the probe was not run, or the cause of ctx if ctx
+// [ErrInFlight] or [ErrNotRunnable] if the probe was not run, or the cause of ctx if ctx
 // cancelled the run. If the probe was run and ended in an error, Probe returns a nil
 // error, and Run.Err contains the cause.
 func (m *Manager) Probe(ctx context.Context, key Key) (Run, error) {

@@ -119,7 +119,7 @@ func TestHTTP_RedirectsWithSlowBodies(t *testing.T) {
 			began := time.Now()
 			time.AfterFunc(300*time.Millisecond, func() { s.RemovePod("1234") })
 			_, err := s.Probe(s.t.Context(), key("app", prober.Readiness))
-			require.ErrorIs(t, err, prober.ErrNotNow)
+			require.ErrorIs(t, err, prober.ErrNotRunnable)
 			require.Equal(t, 300*time.Millisecond, time.Since(began))
 		}, then(after(0, small), stall))
 	})

@@ -57,7 +57,7 @@ func (m *Manager) step(ctx context.Context, p *probe) (Run, error) {
 			m.cfg.Observer.Removed(r.key)
 		}
 		m.loop.Trigger()
-		return Run{}, ErrNotNow
+		return Run{}, ErrNotRunnable
 	}
 	began := m.cfg.Clock.Now()
 	f := m.attempt(runCtx, p, r)
@@ -71,9 +71,9 @@ func (m *Manager) step(ctx context.Context, p *probe) (Run, error) {
 		if err := context.Cause(ctx); err != nil {
 			return Run{}, fmt.Errorf("probe cancelled: %w", err)
 		}
-		return Run{}, fmt.Errorf("probe cancelled, the container was removed or replaced, or has exited: %w", ErrNotNow)
+		return Run{}, fmt.Errorf("probe cancelled, the container was removed or replaced, or has exited: %w", ErrNotRunnable)
 	}
-	m.cfg.Observer.Probed(result)
+	m.cfg.Observer.RunFinished(result)
 	if m.isRemoved(p) { // removed during the call: Removed must follow the last Probed
 		m.cfg.Observer.Removed(r.key)
 	}
@@ -102,7 +102,7 @@ func (m *Manager) begin(ctx context.Context, p *probe) (context.Context, *run, a
 		m.updateContainer(p.pod, p.container.Name, &target, now)
 	}
 	t := p.timing()
-	a := decide(p.facts(&target, known, now))
+	a := plan(p.facts(&target, known, now))
 	if a == proceed {
 		r.pod, r.container, r.spec, r.opts = p.pod.spec, p.container, p.spec(), p.opts
 		r.target, r.timing, r.outlived, r.due = target, t, p.command != nil, p.due

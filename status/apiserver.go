@@ -115,13 +115,13 @@ func NewAPIServer(cfg APIServerConfig) (*APIServer, error) {
 	return &APIServer{cfg: cfg.withDefaults(), known: map[types.UID]known{}}, nil
 }
 
-// Seen records a pod object received from a watch of the API server, so that the next patch
+// RecordObject records a pod object received from a watch of the API server, so that the next patch
 // needs no GET. Call [Publisher.Trigger] after it, which compares the object with the status
 // that the node reports and sends a request only if they differ. Seen ignores an object
 // that is older than the known one, and objects of pods that were never published or are
 // forgotten. pod is retained and must not be modified afterwards. For a mirror pod, uid is
 // that of the static pod.
-func (a *APIServer) Seen(uid types.UID, pod *corev1.Pod) {
+func (a *APIServer) RecordObject(uid types.UID, pod *corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if k, ok := a.known[uid]; ok && isNewer(pod, k.object) {
@@ -140,7 +140,7 @@ func (a *APIServer) Forget(uid types.UID) {
 const attempts = 3
 
 // Publish publishes the status in change to the API server. It returns [ErrGone] if the
-// pod does not exist or was deleted by this call, and [ErrHeld] if the terminal phase
+// pod does not exist or was deleted by this call, and [ErrTerminalPhaseDeferred] if the terminal phase
 // could not be published yet.
 func (a *APIServer) Publish(ctx context.Context, change Change) error {
 	if podspec.IsMirror(change.Pod) {
@@ -177,7 +177,7 @@ func (a *APIServer) publish(ctx context.Context, change Change, given *corev1.Po
 		case err != nil:
 			return err
 		case held:
-			return ErrHeld
+			return ErrTerminalPhaseDeferred
 		}
 		return a.finish(ctx, change, stored)
 	}

@@ -85,14 +85,14 @@ func TestAPIServer_OtherWritersBetweenPatches(t *testing.T) {
 	require.Contains(t, a.pod("p0").Status.Conditions, gate, "another writer's condition is kept")
 
 	shown := a.edit("p0", func(pod *corev1.Pod) { pod.Labels = map[string]string{"edited": ""} })
-	n.sink.Seen(seen.UID, shown)
-	n.sink.Seen(seen.UID, seen) // late: it is older
+	n.sink.RecordObject(seen.UID, shown)
+	n.sink.RecordObject(seen.UID, seen) // late: it is older
 	n.SetPodStatus(seen, simple("Running", "False"))
 	require.NoError(t, n.Sync(t.Context()))
 	require.Equal(t, []string{"patch p0"}, a.asked(), "an object from a watch needs no GET")
 
 	shown = a.edit("p0", func(pod *corev1.Pod) { pod.Status.Phase = "Pending" })
-	n.sink.Seen(seen.UID, shown)
+	n.sink.RecordObject(seen.UID, shown)
 	n.Trigger(seen.UID)
 	require.NoError(t, n.Sync(t.Context()))
 	require.Equal(t, corev1.PodRunning, a.pod("p0").Status.Phase, "changes of other writers are corrected")
@@ -107,7 +107,7 @@ func TestAPIServer_VersionsThatAreNotNumbers(t *testing.T) {
 	odd.ResourceVersion = "odd"
 	n.SetPodStatus(seen, simple("Running", "True"))
 	require.NoError(t, n.Sync(t.Context()))
-	n.sink.Seen(seen.UID, odd)
+	n.sink.RecordObject(seen.UID, odd)
 	n.SetPodStatus(seen, simple("Running", "False"))
 	require.NoError(t, n.Sync(t.Context()))
 	require.Equal(t, []string{"patch p0", "patch p0"}, a.asked(), "the first one is kept")

@@ -43,7 +43,7 @@ type Observer struct {
 	StatusRemoved func(uid types.UID)
 	// ContainerTerminated is called, before StatusChanged, for every container that is
 	// terminated in the new status and was not in the old one, so once per termination.
-	ContainerTerminated func(ContainerEnd)
+	ContainerTerminated func(ContainerTermination)
 }
 
 // Change is one change of one pod's status. What it points to is shared and must

@@ -192,7 +192,7 @@ func (g *generator) present(
 // nil. A message that was read before is kept and not read again, because its file may have
 // been removed.
 func (g *generator) addTerminationMessage(end *corev1.ContainerStateTerminated, c *runtimeapi.ContainerStatus, old *corev1.ContainerStatus) {
-	if end == nil || end.ContainerID == "" || g.LastWords == nil {
+	if end == nil || end.ContainerID == "" || g.TerminationMessage == nil {
 		return // a lost container has no message, and no ID to find an earlier one
 	}
 	if old != nil {
@@ -203,7 +203,7 @@ func (g *generator) addTerminationMessage(end *corev1.ContainerStateTerminated, 
 			}
 		}
 	}
-	if words := g.LastWords(c); words != "" {
+	if words := g.TerminationMessage(c); words != "" {
 		end.Message = strings.TrimPrefix(end.Message+": "+words, ": ")
 	}
 }

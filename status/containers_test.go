@@ -360,7 +360,7 @@ func TestContainerStatuses_TerminationMessageIsAddedOnce(t *testing.T) {
 	words := func(c *runtimeapi.ContainerStatus) string { return said[c.GetId()] }
 	newest.Message = "the runtime's"
 	in := status.Input{
-		Pod: newPod("Never", "a"), LastWords: words,
+		Pod: newPod("Never", "a"), TerminationMessage: words,
 		Runtime: &podcache.Status{Containers: []*runtimeapi.ContainerStatus{newest, before}},
 	}
 	for range 2 {
@@ -370,7 +370,7 @@ func TestContainerStatuses_TerminationMessageIsAddedOnce(t *testing.T) {
 		in.Previous = corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: got}
 		clear(said)
 	}
-	in.LastWords = nil
+	in.TerminationMessage = nil
 	_, got, _ := status.ContainerStatuses(in)
 	require.Equal(t, "the runtime's", got[0].State.Terminated.Message)
 }

@@ -87,7 +87,7 @@ func converge(t *testing.T, seed uint64) {
 				})
 			})
 		case 1:
-			n.sink.Seen(pod.UID, a.pod(pod.Name))
+			n.sink.RecordObject(pod.UID, a.pod(pod.Name))
 			n.Trigger(pod.UID)
 		case 2:
 			n.TerminatePod(pod)

@@ -26,7 +26,7 @@ func (g *generator) convert(c *runtimeapi.ContainerStatus, old *corev1.Container
 	switch state := c.GetState(); {
 	case state == runtimeapi.ContainerState_CONTAINER_RUNNING:
 		st.State.Running = &corev1.ContainerStateRunning{StartedAt: unixNano(c.GetStartedAt())}
-	case podcache.BrokenOff(c): // like a container that was only created
+	case podcache.StartInterrupted(c): // like a container that was only created
 		st.State.Waiting = &corev1.ContainerStateWaiting{}
 	case state == runtimeapi.ContainerState_CONTAINER_EXITED:
 		st.State.Terminated = &corev1.ContainerStateTerminated{

@@ -149,20 +149,20 @@ func TestAPIServer_KeepsNothingOfUnpublishedPods(t *testing.T) {
 	n := newNode(t, a)
 	late := seen.DeepCopy()
 	late.ResourceVersion = "1000"
-	n.sink.Seen(pod.UID, late)
+	n.sink.RecordObject(pod.UID, late)
 	n.SetPodStatus(seen, simple("Running", "True"))
 	require.NoError(t, n.Sync(t.Context()))
 	require.Equal(t, []string{"patch p0"}, a.asked(), "with the given pod as the base")
 
 	n.RemoveOrphanedStatuses(func(types.UID) bool { return false })
-	n.sink.Seen(pod.UID, late)
+	n.sink.RecordObject(pod.UID, late)
 	n.SetPodStatus(a.pod("p0"), simple("Running", "False"))
 	require.NoError(t, n.Sync(t.Context()))
 	require.Equal(t, []string{"patch p0"}, a.asked())
 
 	// Seen counts from the first publication on, also of one that had nothing to say.
 	shown := a.edit("p0", func(pod *corev1.Pod) { pod.Labels = map[string]string{"a": "b"} })
-	n.sink.Seen(pod.UID, shown)
+	n.sink.RecordObject(pod.UID, shown)
 	n.SetPodStatus(seen, simple("Running", "True"))
 	require.NoError(t, n.Sync(t.Context()))
 	require.Equal(t, []string{"patch p0"}, a.asked())

@@ -110,7 +110,7 @@ func TestNormalize_InvalidUTF8(t *testing.T) {
 	_, changed = n.SetPodStatus(seen, raw)
 	require.False(t, changed)
 	require.NoError(t, n.Sync(t.Context()))
-	n.sink.Seen(seen.UID, a.pod(pod.Name))
+	n.sink.RecordObject(seen.UID, a.pod(pod.Name))
 	n.Trigger(seen.UID)
 	require.NoError(t, n.Sync(t.Context()))
 	require.Equal(t, []string{"patch " + pod.Name}, a.asked())

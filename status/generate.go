@@ -36,10 +36,10 @@ type Input struct {
 	// running: CrashLoopBackOff, ImagePullBackOff, CreateContainerError and so on.
 	// It has no effect on a container that runs or must not run again.
 	Waiting map[string]corev1.ContainerStateWaiting
-	// LastWords returns the termination message of a container that has exited. It is
-	// appended to the message in the runtime's status. Optional; podrunner.LastWords
+	// TerminationMessage returns the termination message of a container that has exited. It is
+	// appended to the message in the runtime's status. Optional; podrunner.TerminationMessage
 	// can be used.
-	LastWords func(*runtimeapi.ContainerStatus) string
+	TerminationMessage func(*runtimeapi.ContainerStatus) string
 	// Allocated contains, by container name, the resources allocated to a container if they
 	// differ from the spec because a resize is pending.
 	Allocated map[string]corev1.ResourceRequirements

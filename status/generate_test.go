@@ -236,7 +236,7 @@ func TestGenerate_LostContainerGetsNoMessageOfAnother(t *testing.T) {
 			Name: "a", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: "of before"}},
 		}}},
-		LastWords: func(*runtimeapi.ContainerStatus) string { return "" },
+		TerminationMessage: func(*runtimeapi.ContainerStatus) string { return "" },
 	}
 	require.Equal(t, "The container could not be located when the pod was terminated", status.Generate(in).ContainerStatuses[0].State.Terminated.Message)
 }

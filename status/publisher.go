@@ -22,9 +22,9 @@ import (
 var (
 	// ErrGone is returned by a [Sink] if the pod does not exist any more.
 	ErrGone = errors.New("the pod does not exist any more")
-	// ErrHeld is returned by a [Sink] that has published a status without its terminal
+	// ErrTerminalPhaseDeferred is returned by a [Sink] that has published a status without its terminal
 	// phase, because the pod may still have running containers.
-	ErrHeld = errors.New("terminal phase not published yet: the pod may still have running containers")
+	ErrTerminalPhaseDeferred = errors.New("terminal phase not published yet: the pod may still have running containers")
 	// ErrRunning is returned by [Publisher.Run] if another Run is in progress.
 	ErrRunning = errors.New("already running")
 )
@@ -105,9 +105,9 @@ type Publication struct {
 	// the kubelet's pod_status_sync_duration_seconds, measured per version
 	// (kubernetes#107896).
 	Latency time.Duration
-	// Again means that the sink had this version already and was called to correct
+	// Repeated means that the sink had this version already and was called to correct
 	// changes by other writers. Latency is then not that of a change.
-	Again bool
+	Repeated bool
 	// Gone means that the pod does not exist in the sink any more.
 	Gone bool
 }
@@ -272,7 +272,7 @@ func (p *Publisher) Flush(ctx context.Context) error {
 
 // Trigger requests another publication of a pod's status, with the last pod that was passed
 // to [Manager.SetPodStatus]. It is for cases in which the sink may have another status:
-// after [APIServer.Seen], or when a mirror pod was created. It also resumes publication
+// after [APIServer.RecordObject], or when a mirror pod was created. It also resumes publication
 // for a pod after [ErrGone].
 func (p *Publisher) Trigger(uid types.UID) {
 	uid = p.cfg.Statuses.cfg.TranslateUID(uid)
@@ -304,7 +304,7 @@ func (p *Publisher) work(ctx context.Context, want func(*record) bool, over func
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if err := p.publish(ctx, j); err != nil && ctx.Err() == nil && !errors.Is(err, ErrHeld) {
+			if err := p.publish(ctx, j); err != nil && ctx.Err() == nil && !errors.Is(err, ErrTerminalPhaseDeferred) {
 				p.cfg.Logger.WarnContext(ctx, "publication of a pod status failed, will retry", "podUID", j.uid(), "err", err)
 			}
 		})
@@ -338,11 +338,11 @@ func (p *Publisher) publish(ctx context.Context, j *job) error {
 	case o.sent || o.gone: // reported before a Flush that waits for this pod returns
 		p.cfg.Observer.Published(Publication{
 			Pod: pod, Version: j.change.Version, Priority: j.priority, Latency: now.Sub(j.since),
-			Again: j.version == j.change.Version, Gone: o.gone,
+			Repeated: j.version == j.change.Version, Gone: o.gone,
 		})
 	case ctx.Err() != nil:
 		o.failures = j.failures + 1 // without back-off, for another call of Run, Sync or Flush
-	case errors.Is(err, ErrHeld):
+	case errors.Is(err, ErrTerminalPhaseDeferred):
 		o.notBefore = now.Add(p.cfg.MinBackoff)
 	default:
 		wait := p.backoff(j.failures, err)

@@ -148,7 +148,7 @@ func (r *record) updatePod(e *entry) {
 func (q *queue) request(r *record, priority Priority, now time.Time) {
 	q.requested++
 	r.requested = q.requested
-	if r.failures == 0 { // without failures, only ErrHeld delays the pod, and a new request ends that delay
+	if r.failures == 0 { // without failures, only ErrTerminalPhaseDeferred delays the pod, and a new request ends that delay
 		r.notBefore = time.Time{}
 	}
 	if q.waiting[r.change.Pod.UID] == nil {

@@ -84,7 +84,7 @@ func TestReconcile_SkipsGoneAndQueuedPods(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if seen.Pod.Name == "p2" {
-				again = append(again, seen.Again)
+				again = append(again, seen.Repeated)
 			}
 		})
 		for _, pod := range numbered(3) {

@@ -52,7 +52,7 @@ func restartingAll(in *Input) bool {
 		if previous == nil {
 			previous = find(old.InitContainerStatuses, c.Name)
 		}
-		ended := current.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && !podcache.BrokenOff(current)
+		ended := current.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && !podcache.StartInterrupted(current)
 		if ended && (podspec.RestartsAll(c, current.GetExitCode()) ||
 			previous != nil && previous.State.Terminated != nil && podspec.RestartsAll(c, previous.State.Terminated.ExitCode)) {
 			return true

@@ -192,9 +192,9 @@ func TestSubscribe(t *testing.T) {
 
 func TestObserver_ReportsEachTerminationOnce(t *testing.T) {
 	t.Parallel()
-	var told []status.ContainerEnd
+	var told []status.ContainerTermination
 	m, err := status.New(status.Config{Observer: status.Observer{
-		ContainerTerminated: func(e status.ContainerEnd) { told = append(told, e) },
+		ContainerTerminated: func(e status.ContainerTermination) { told = append(told, e) },
 	}})
 	require.NoError(t, err)
 	scene := parseScene(t, "Always", "i:exit0 s:exit3 run exit1")
@@ -208,7 +208,7 @@ func TestObserver_ReportsEachTerminationOnce(t *testing.T) {
 		m.SetPodStatus(pod, scene.s)
 		scene.s.Message = "another change"
 	}
-	require.Equal(t, []status.ContainerEnd{
+	require.Equal(t, []status.ContainerTermination{
 		{Pod: pod, Name: "c1", Type: status.ContainerTypeInit, ExitCode: 3},
 		{Pod: pod, Name: "c3", Type: status.ContainerTypeRegular, ExitCode: 1, Reason: "Error"},
 		{Pod: pod, Name: "debug", Type: status.ContainerTypeEphemeral, ExitCode: 2},

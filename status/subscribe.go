@@ -15,8 +15,8 @@ const (
 	ContainerTypeEphemeral = "ephemeral_container"
 )
 
-// ContainerEnd describes the termination of one container.
-type ContainerEnd struct {
+// ContainerTermination describes the termination of one container.
+type ContainerTermination struct {
 	// Pod is the pod, Name the container and Type one of the ContainerType
 	// constants.
 	Pod        *corev1.Pod
@@ -71,7 +71,7 @@ func notifyTerminated(o *Observer, pod *corev1.Pod, kind string, old, next []cor
 			continue
 		}
 		if was := find(old, next[i].Name); was == nil || was.State.Terminated == nil {
-			o.ContainerTerminated(ContainerEnd{Pod: pod, Name: next[i].Name, Type: kind, ExitCode: end.ExitCode, Reason: end.Reason})
+			o.ContainerTerminated(ContainerTermination{Pod: pod, Name: next[i].Name, Type: kind, ExitCode: end.ExitCode, Reason: end.Reason})
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (*counters) Name() string { return "cgroup" }
 func (*counters) Position() oomwatch.Position { return oomwatch.Position{} }
 
 // Watch emits the OOM kills in all cgroups of the machine until ctx is done.
-func (c *counters) Watch(ctx context.Context, from oomwatch.Position, emit func(oomwatch.Sighting)) error {
+func (c *counters) Watch(ctx context.Context, from oomwatch.Position, emit func(oomwatch.Observation)) error {
 	// The source of an earlier call knows which counts were emitted already.
 	if mount := c.findMount(); c.source == nil || c.mount != mount {
 		source, err := oomwatch.NewCounters(oomwatch.CountersConfig{

@@ -23,7 +23,7 @@ func watchCounters(t *testing.T, source oomwatch.Source, kill func()) (cgroups [
 		defer cancel()
 		done := make(chan error, 1)
 		go func() {
-			done <- source.Watch(ctx, oomwatch.Position{}, func(s oomwatch.Sighting) {
+			done <- source.Watch(ctx, oomwatch.Position{}, func(s oomwatch.Observation) {
 				if s.Counter {
 					cgroups = append(cgroups, s.Kill.VictimCgroup)
 				}

@@ -54,7 +54,7 @@ func (s *Server) explanation(ctx context.Context, namespace, name string) (api.E
 	}
 	out := api.Explanation{
 		Pod: describe.Pod(s.podFacts(e.Pod, s.usage(ctx))),
-		Why: []string{}, Next: []api.Step{}, Plan: strings.TrimSpace(e.Plan), Stays: e.Rank,
+		Why: []string{}, Next: []api.Step{}, Plan: strings.TrimSpace(e.Plan), EvictionOrder: e.Rank,
 	}
 	for _, p := range invalid {
 		out.Why = append(out.Why, "a manifest of this pod is invalid, its last valid version is in use: "+p)

@@ -86,7 +86,7 @@ func TestExplain_ReturnsTheAgentsExplanation(t *testing.T) {
 	e := explanationOf(t, kubeletapi.Config{Agent: f}, "p")
 	require.Equal(t, "Terminating", e.Pod.State)
 	require.Equal(t, api.Explanation{
-		Pod: e.Pod, Why: []string{"it is being ended"}, Next: []api.Step{{What: "soon"}, {At: &later, What: "later"}}, Plan: "stop c", Stays: "first",
+		Pod: e.Pod, Why: []string{"it is being ended"}, Next: []api.Step{{What: "soon"}, {At: &later, What: "later"}}, Plan: "stop c", EvictionOrder: "first",
 	}, e)
 
 	f.explain = func(types.UID) (agent.Explanation, error) { return agent.Explanation{Pod: p}, nil }

@@ -36,19 +36,19 @@ func newFullBed(t *testing.T) *bed {
 	b := newBed(t)
 	pod := newPod("web", "app")
 	workers := b.Workers(podworker.Observer{})
-	workers.TurnEnd(podworker.TurnInfo{Pod: pod, First: true})
+	workers.SyncEnded(podworker.SyncInfo{Pod: pod, First: true})
 	workers.Restarted(pod)
 	runner := b.Runner(podrunner.Observer{})
 	runner.ContainerStarted(podrunner.ContainerStart{Code: podrunner.CreateContainerError})
 	b.Images(images.Observer{}).Pulled(images.PullInfo{SizeBytes: 1})
-	b.Statuses(status.Observer{}).ContainerTerminated(status.ContainerEnd{Type: status.ContainerTypeRegular, Reason: "Error"})
+	b.Statuses(status.Observer{}).ContainerTerminated(status.ContainerTermination{Type: status.ContainerTypeRegular, Reason: "Error"})
 	b.Rejected("OutOfpods")
 	b.PLEG(pleg.Observer{}).RelistEnd(pleg.Result{}, nil)
 	b.Eviction(eviction.Observer{}).Evaluated(eviction.Decision{
 		Signal: eviction.MemoryAvailable, Threshold: &eviction.Report{}, Victims: make([]eviction.Victim, 1),
 	}, nil)
 	b.ContainerGC(containergc.Observer{}).Removed(containergc.Object{Kind: containergc.KindContainer}, 0, nil)
-	b.Prober(prober.Observer{}).Probed(run(pod, "app", prober.Liveness, prober.Succeeded))
+	b.Prober(prober.Observer{}).RunFinished(run(pod, "app", prober.Liveness, prober.Succeeded))
 	err := b.CallObserver()(t.Context(), "/runtime.v1.RuntimeService/RunPodSandbox", &runtimeapi.RunPodSandboxRequest{}, nil, nil,
 		func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return errNo })
 	require.ErrorIs(t, err, errNo)

@@ -102,7 +102,7 @@ func TestAdd_RemoveDeletesSeriesOfPods(t *testing.T) {
 	remove := b.Add(source("node2", epoch, c, newPod("quiet")))
 	o := b.Prober(prober.Observer{})
 	for _, p := range []*corev1.Pod{a, c} {
-		o.Probed(run(p, "app", prober.Liveness, prober.Succeeded))
+		o.RunFinished(run(p, "app", prober.Liveness, prober.Succeeded))
 		b.Killed(oomwatch.Kill{PodUID: p.UID}, func(types.UID, string) (*corev1.Pod, string, bool) { return p, "app", true })
 	}
 	require.Len(t, series(b.probes(), "prober_probe_total"), 6)
@@ -129,7 +129,7 @@ func TestAdd_PodsOfOnlySomeSources(t *testing.T) {
 	})
 	o := b.Prober(prober.Observer{})
 	for _, name := range []string{"desired", "known", "observed", "elsewhere"} {
-		o.Probed(run(newPod(name, "app"), "app", prober.Readiness, prober.Failed))
+		o.RunFinished(run(newPod(name, "app"), "app", prober.Readiness, prober.Failed))
 	}
 	remove()
 	left := series(b.probes(), "prober_probe_total")
@@ -145,7 +145,7 @@ func TestNew_OnOneRegistry(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, err := metrics.New(metrics.Config{Registerer: registry})
 	require.NoError(t, err)
-	m.Prober(prober.Observer{}).Probed(run(newPod("a", "app"), "app", prober.Liveness, prober.Succeeded))
+	m.Prober(prober.Observer{}).RunFinished(run(newPod("a", "app"), "app", prober.Liveness, prober.Succeeded))
 	require.NotEmpty(t, series(scrape(t, registry), "prober_probe_total"), "probes are there too")
 
 	var taken prometheus.AlreadyRegisteredError
@@ -186,7 +186,7 @@ func TestAdd_SourcesMayCallBack(t *testing.T) {
 	s := source("node1", epoch, pod)
 	s.Observed = func() []*podcache.Status {
 		b.Killed(oomwatch.Kill{PodUID: pod.UID}, find)
-		b.Prober(prober.Observer{}).Probed(run(pod, "app", prober.Liveness, prober.Failed))
+		b.Prober(prober.Observer{}).RunFinished(run(pod, "app", prober.Liveness, prober.Failed))
 		return []*podcache.Status{observed(pod)}
 	}
 	remove := b.Add(s)
@@ -207,7 +207,7 @@ func TestAdd_DuringScrapes(t *testing.T) {
 			o, p := b.Prober(prober.Observer{}), b.PLEG(pleg.Observer{})
 			for range 20 {
 				remove := b.Add(source(fmt.Sprint("node", i), epoch, pod))
-				o.Probed(run(pod, "app", prober.Liveness, prober.Succeeded))
+				o.RunFinished(run(pod, "app", prober.Liveness, prober.Succeeded))
 				p.RelistEnd(pleg.Result{At: epoch}, nil)
 				_, err := b.all.Gather()
 				_, errProbe := b.probe.Gather()

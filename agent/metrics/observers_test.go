@@ -48,7 +48,7 @@ func TestPLEG(t *testing.T) {
 	o.StreamOpened()
 	o.StreamEnded(errNo)
 	o.StreamEnded(errNo)
-	o.Hinted(5 * time.Second)
+	o.HintReceived(5 * time.Second)
 	b.is("kubelet_evented_pleg_connection_success_count", 1)
 	b.is("kubelet_evented_pleg_connection_error_count", 2)
 	b.is("kubelet_evented_pleg_connection_latency_seconds_sum", 5)
@@ -60,7 +60,7 @@ func TestWorkers_Syncs(t *testing.T) {
 	o := b.Workers(podworker.Observer{})
 	pod := newPod("web", "a", "b", "c")
 	turn := func(first bool, why podworker.UpdateType, phase podworker.Phase) {
-		o.TurnEnd(podworker.TurnInfo{
+		o.SyncEnded(podworker.SyncInfo{
 			UID: pod.UID, Pod: pod, First: first, Type: why, Phase: phase, Waited: time.Second, Duration: 2 * time.Second,
 		})
 	}
@@ -85,17 +85,17 @@ func TestWorkers_Syncs(t *testing.T) {
 	turn(true, podworker.Create, podworker.Syncing)
 	b.is("kubelet_pod_worker_start_duration_seconds_count", 1)
 	pod = nil
-	o.TurnEnd(podworker.TurnInfo{First: true, Type: podworker.Kill, Phase: podworker.Terminating})
+	o.SyncEnded(podworker.SyncInfo{First: true, Type: podworker.Kill, Phase: podworker.Terminating})
 }
 
 func TestOrphansAndRestarts(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	o := b.Workers(podworker.Observer{})
-	o.Moved("a", newPod("a"), podworker.Terminating)
+	o.PhaseChanged("a", newPod("a"), podworker.Terminating)
 	b.is("kubelet_orphaned_runtime_pods_total", 0)
-	o.Moved("b", nil, podworker.Terminating)
-	o.Moved("b", nil, podworker.Terminated)
+	o.PhaseChanged("b", nil, podworker.Terminating)
+	o.PhaseChanged("b", nil, podworker.Terminated)
 	b.is("kubelet_orphaned_runtime_pods_total", 1)
 	o.Restarted(newPod("a"))
 	ordinary := newPod("c")
@@ -178,15 +178,15 @@ func TestStatuses(t *testing.T) {
 	}
 	b.is("kubelet_pod_start_duration_seconds_count", 1)
 
-	o.ContainerTerminated(status.ContainerEnd{Type: status.ContainerTypeRegular, ExitCode: 137, Reason: "OOMKilled"})
-	o.ContainerTerminated(status.ContainerEnd{Type: status.ContainerTypeRegular, ExitCode: 137, Reason: "OOMKilled"})
-	o.ContainerTerminated(status.ContainerEnd{Type: status.ContainerTypeInit, Reason: "\xff"})
+	o.ContainerTerminated(status.ContainerTermination{Type: status.ContainerTypeRegular, ExitCode: 137, Reason: "OOMKilled"})
+	o.ContainerTerminated(status.ContainerTermination{Type: status.ContainerTypeRegular, ExitCode: 137, Reason: "OOMKilled"})
+	o.ContainerTerminated(status.ContainerTermination{Type: status.ContainerTypeInit, Reason: "\xff"})
 	b.is(`kubelet_terminated_containers_total{container_type="container",exit_code="137",reason="OOMKilled"}`, 2)
 	b.is(`kubelet_terminated_containers_total{container_type="init_container",exit_code="0",reason="`+"\uFFFD"+`"}`, 1)
 
 	p := b.Publisher(status.PublisherObserver{})
 	p.Published(status.Publication{Latency: 2 * time.Second})
-	p.Published(status.Publication{Latency: time.Hour, Again: true})
+	p.Published(status.Publication{Latency: time.Hour, Repeated: true})
 	p.Published(status.Publication{Latency: time.Hour, Gone: true})
 	p.Failed(newPod("a"), errNo, time.Second)
 	b.is("kubelet_pod_status_sync_duration_seconds_sum", 2)

@@ -45,7 +45,7 @@ func (m *Metrics) PLEG(next pleg.Observer) pleg.Observer {
 	o.PodInspected = chain3(func(_ types.UID, took time.Duration, _ error) { c.podRelist.Observe(took.Seconds()) }, next.PodInspected)
 	o.StreamOpened = chain0(c.streamOpened.Inc, next.StreamOpened)
 	o.StreamEnded = chain1(func(error) { c.streamErrors.Inc() }, next.StreamEnded)
-	o.Hinted = chain1(func(age time.Duration) { c.eventAge.Observe(age.Seconds()) }, next.Hinted)
+	o.HintReceived = chain1(func(age time.Duration) { c.eventAge.Observe(age.Seconds()) }, next.HintReceived)
 	return o
 }
 

@@ -65,17 +65,17 @@ func newPods(f *maker) podMetrics {
 // Workers returns an observer for [podworker.Workers] that then calls next.
 func (m *Metrics) Workers(next podworker.Observer) podworker.Observer {
 	o := next
-	o.TurnEnd = chain1(m.syncEnded, next.TurnEnd)
-	o.Moved = chain3(func(_ types.UID, pod *corev1.Pod, phase podworker.Phase) {
+	o.SyncEnded = chain1(m.syncEnded, next.SyncEnded)
+	o.PhaseChanged = chain3(func(_ types.UID, pod *corev1.Pod, phase podworker.Phase) {
 		if pod == nil && phase == podworker.Terminating {
 			m.pods.orphans.Inc()
 		}
-	}, next.Moved)
+	}, next.PhaseChanged)
 	o.Restarted = chain1(func(pod *corev1.Pod) { m.pods.restarted.WithLabelValues(static(pod)).Inc() }, next.Restarted)
 	return o
 }
 
-func (m *Metrics) syncEnded(t podworker.TurnInfo) {
+func (m *Metrics) syncEnded(t podworker.SyncInfo) {
 	took := t.Waited + t.Duration
 	m.pods.syncs.WithLabelValues(syncType(t)).Observe(took.Seconds())
 	if !t.First || t.Phase != podworker.Syncing || t.Pod == nil {
@@ -88,7 +88,7 @@ func (m *Metrics) syncEnded(t podworker.TurnInfo) {
 }
 
 // syncType returns the kubelet's operation type of a sync.
-func syncType(t podworker.TurnInfo) string {
+func syncType(t podworker.SyncInfo) string {
 	switch {
 	case t.Phase == podworker.Terminating:
 		return podworker.Kill.String()
@@ -195,7 +195,7 @@ func (m *Metrics) Statuses(next status.Observer) status.Observer {
 			m.pods.start.Observe(took.Seconds())
 		}
 	}, next.StatusChanged)
-	o.ContainerTerminated = chain1(func(e status.ContainerEnd) {
+	o.ContainerTerminated = chain1(func(e status.ContainerTermination) {
 		m.pods.ends.WithLabelValues(e.Type, strconv.Itoa(int(e.ExitCode)), safe(e.Reason)).Inc()
 	}, next.ContainerTerminated)
 	return o
@@ -223,7 +223,7 @@ func startedIn(c status.Change, now time.Time) (time.Duration, bool) {
 func (m *Metrics) Publisher(next status.PublisherObserver) status.PublisherObserver {
 	o := next
 	o.Published = chain1(func(p status.Publication) {
-		if !p.Again && !p.Gone {
+		if !p.Repeated && !p.Gone {
 			m.pods.published.Observe(p.Latency.Seconds())
 		}
 	}, next.Published)

@@ -36,7 +36,7 @@ type probeSeries struct {
 // Prober returns an observer for a [prober.Manager] that then calls next.
 func (m *Metrics) Prober(next prober.Observer) prober.Observer {
 	o := next
-	o.Probed = chain1(m.probed, next.Probed)
+	o.RunFinished = chain1(m.probed, next.RunFinished)
 	o.Removed = chain1(m.unprobed, next.Removed)
 	return o
 }

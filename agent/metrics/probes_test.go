@@ -25,7 +25,7 @@ func TestProber_CountsByResult(t *testing.T) {
 	o := b.Prober(prober.Observer{})
 	pod := newPod("web", "app")
 	for _, outcome := range []prober.Outcome{prober.Succeeded, prober.Warned, prober.Failed, prober.Errored, prober.Failed} {
-		o.Probed(run(pod, "app", prober.Liveness, outcome))
+		o.RunFinished(run(pod, "app", prober.Liveness, outcome))
 	}
 	require.Equal(t, []string{
 		`prober_probe_total{container="app",namespace="ns",pod="web",pod_uid="uid-web",probe_type="Liveness",result="failed"} 2`,
@@ -37,7 +37,7 @@ func TestProber_CountsByResult(t *testing.T) {
 	require.InDelta(t, 2, value(t, b.probes(), "prober_probe_duration_seconds_count"+labels), 0)
 	b.none("prober_")
 
-	o.Probed(prober.Run{Key: prober.Key{PodUID: "nobody's"}}) // no pod: nothing to name it by
+	o.RunFinished(prober.Run{Key: prober.Key{PodUID: "nobody's"}}) // no pod: nothing to name it by
 	require.Len(t, series(b.probes(), "prober_probe_total"), 3)
 }
 
@@ -51,7 +51,7 @@ func TestProber_SeriesAreDeletedWithTheProbe(t *testing.T) {
 			pod := newPod(fmt.Sprintf("web-%d-%d", round, n), "app", "side")
 			for _, c := range []string{"app", "side"} {
 				for _, kind := range []prober.Kind{prober.Startup, prober.Readiness, prober.Liveness} {
-					o.Probed(run(pod, c, kind, prober.Succeeded))
+					o.RunFinished(run(pod, c, kind, prober.Succeeded))
 				}
 			}
 			for _, c := range []string{"app", "side"} {
@@ -72,10 +72,10 @@ func TestProber_DurationSeriesSurvivesOlderPodOfSameName(t *testing.T) {
 	o := b.Prober(prober.Observer{})
 	old, young := newPod("web", "app"), newPod("web", "app")
 	young.UID = "young"
-	o.Probed(run(old, "app", prober.Readiness, prober.Succeeded))
-	o.Probed(run(young, "app", prober.Readiness, prober.Succeeded))
+	o.RunFinished(run(old, "app", prober.Readiness, prober.Succeeded))
+	o.RunFinished(run(young, "app", prober.Readiness, prober.Succeeded))
 	o.Removed(run(old, "app", prober.Readiness, prober.Succeeded).Key)
-	o.Probed(run(young, "app", prober.Readiness, prober.Succeeded))
+	o.RunFinished(run(young, "app", prober.Readiness, prober.Succeeded))
 	labels := `{container="app",namespace="ns",pod="web",probe_type="Readiness"}`
 	require.InDelta(t, 3, value(t, b.probes(), "prober_probe_duration_seconds_count"+labels), 0)
 	require.Len(t, series(b.probes(), "prober_probe_total"), 3)
@@ -87,7 +87,7 @@ func TestProber_DoesNotAllocate(t *testing.T) {
 	b := newBed(t)
 	o := b.Prober(prober.Observer{})
 	r := run(newPod("web", "app"), "app", prober.Liveness, prober.Succeeded)
-	require.Zero(t, testing.AllocsPerRun(100, func() { o.Probed(r) }))
+	require.Zero(t, testing.AllocsPerRun(100, func() { o.RunFinished(r) }))
 }
 
 // The kubelet looks up the labels of a run in a map of strings each time.
@@ -96,6 +96,6 @@ func BenchmarkProbed(b *testing.B) {
 	r := run(newPod("web", "app"), "app", prober.Liveness, prober.Succeeded)
 	b.ReportAllocs()
 	for b.Loop() {
-		o.Probed(r)
+		o.RunFinished(r)
 	}
 }

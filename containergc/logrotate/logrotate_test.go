@@ -201,7 +201,7 @@ func TestRotate_FailedReopenRestoresTheName(t *testing.T) {
 	clock.Step(11 * time.Second)
 	_, err = r.Rotate(t.Context())
 	require.ErrorContains(t, err, "refused")
-	b.Heal("ReopenContainerLog")
+	b.ClearFaults("ReopenContainerLog")
 	clock.Step(21 * time.Second)
 	_, err = r.Rotate(t.Context())
 	require.NoError(t, err)

@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	m, err := machine.Open(ctx, o, machine.Uses{Say: out.printf, DialOptions: counts.dialOptions(), Logger: logger})
+	m, err := machine.Open(ctx, o, machine.Dependencies{Print: out.printf, DialOptions: counts.dialOptions(), Logger: logger})
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil // stopped before it was connected

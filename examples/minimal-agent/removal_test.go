@@ -42,7 +42,7 @@ func TestRemoval_RefusedByTheRuntime(t *testing.T) {
 	require.Zero(t, second.removed("a"))
 	require.True(t, isThere(folder))
 
-	node.Heal("")
+	node.ClearFaults("")
 	await(t, "a is gone", func() bool { return second.removed("a") == 1 && !isThere(folder) })
 	await(t, "that is told", func() bool { return told("removed the data of an ended pod after failed attempts") == 1 })
 	require.NoError(t, second.stop())

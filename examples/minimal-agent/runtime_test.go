@@ -88,7 +88,7 @@ func TestRemoval_HangDelaysNoOtherPod(t *testing.T) {
 		pod, desired := a.pods(t)["a-node1"]
 		return desired && pod.Status.ContainerStatuses[0].State.Terminated != nil // the status of the earlier instance
 	})
-	node.Heal("")
+	node.ClearFaults("")
 	await(t, "a runs again", func() bool {
 		s := a.pods(t)["a-node1"].Status.ContainerStatuses
 		return len(s) == 1 && s[0].State.Running != nil
@@ -113,7 +113,7 @@ func TestHealth_FailsWhileTheRuntimeHangs(t *testing.T) {
 	await(t, "healthy", health(http.StatusOK))
 	require.NoError(t, node.Fail("", fakecri.Fault{Hang: true}))
 	await(t, "not healthy", health(http.StatusServiceUnavailable))
-	node.Heal("")
+	node.ClearFaults("")
 	await(t, "healthy again", health(http.StatusOK))
 	require.NoError(t, a.stop())
 }
@@ -129,7 +129,7 @@ func TestLivez_AnswersWhileTheRuntimeHangsAtTheStart(t *testing.T) {
 	code, body := a.get(t, "/livez")
 	require.Equal(t, http.StatusOK, code, body)
 	require.Less(t, time.Since(begin), time.Minute, "it must not wait for the runtime")
-	node.Heal("")
+	node.ClearFaults("")
 	await(t, "a runs", func() bool { return a.phase(t, "a") == "Running" })
 }
 
@@ -419,9 +419,9 @@ func TestContainer_CannotStart(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Len(t, created, 1)
-	node.Heal("StartContainer")
+	node.ClearFaults("StartContainer")
 	_ = node.StartContainer(t.Context(), created[0].GetId()) // the agent may have been quicker
-	require.NoError(t, node.LoseTrack(created[0].GetId()))
+	require.NoError(t, node.SetUnknown(created[0].GetId()))
 	await(t, "a runs", func() bool { return a.phase(t, "a") == corev1.PodRunning })
 	require.NoError(t, a.stop())
 }

@@ -168,7 +168,7 @@ func (p *program) showNode(ctx context.Context) error {
 		}
 		err := p.health("runtime").Err
 		switch {
-		case errors.Is(err, agent.ErrNotAsked):
+		case errors.Is(err, agent.ErrRuntimeStatusUnknown):
 		case err != nil && !down:
 			p.console.node(p.opts.NodeName, fmt.Sprintf("the runtime is not ready: %v", err))
 			down = true

@@ -101,7 +101,7 @@ func TestStart_RemovesNoFilesBeforeTheFirstList(t *testing.T) {
 	})
 	_, stderr := second.printed()
 	require.NotContains(t, stderr, "could not remove a pod")
-	node.Heal("ListContainers")
+	node.ClearFaults("ListContainers")
 	await(t, "a is gone, and what it had", func() bool {
 		_, err := os.Stat(filepath.Dir(hosts))
 		return second.removed("a") == 1 && os.IsNotExist(err)

@@ -71,7 +71,7 @@ func newAgent(ctx context.Context, rt runtime, manifests, logs string, out io.Wr
 	})
 	a.workers, errs[3] = podworker.New(podworker.Config{
 		Syncer: a.runner, Cache: a.cache, AfterSync: a.pleg.RequestRelist,
-		Observer: podworker.Observer{TurnEnd: func(turn podworker.TurnInfo) { a.updateStatus(ctx, turn) }},
+		Observer: podworker.Observer{SyncEnded: func(info podworker.SyncInfo) { a.updateStatus(ctx, info) }},
 	})
 	a.statuses, errs[4] = status.New(status.Config{Observer: status.Observer{
 		StatusChanged: func(c status.Change) { fmt.Fprintln(out, c.Pod.Name, line(c.New)) },
@@ -162,15 +162,15 @@ func (a *agent) refresh(ctx context.Context, uid types.UID) (*podcache.Status, e
 }
 
 // updateStatus computes a pod's status after each sync.
-func (a *agent) updateStatus(ctx context.Context, turn podworker.TurnInfo) {
-	if turn.Pod == nil {
+func (a *agent) updateStatus(ctx context.Context, info podworker.SyncInfo) {
+	if info.Pod == nil {
 		return
 	}
-	observed, _ := a.cache.Get(turn.Pod.UID)
-	previous, _ := a.statuses.GetPodStatus(turn.Pod.UID)
-	a.statuses.SetPodStatus(turn.Pod, status.Generate(status.Input{
-		Pod: turn.Pod, Runtime: observed, Previous: previous, Waiting: a.runner.Waiting(turn.Pod.UID), Enforced: a.runner.Enforced(ctx, turn.Pod.UID),
-		Terminal: turn.Phase == podworker.Terminated,
+	observed, _ := a.cache.Get(info.Pod.UID)
+	previous, _ := a.statuses.GetPodStatus(info.Pod.UID)
+	a.statuses.SetPodStatus(info.Pod, status.Generate(status.Input{
+		Pod: info.Pod, Runtime: observed, Previous: previous, Waiting: a.runner.Waiting(info.Pod.UID), Enforced: a.runner.Enforced(ctx, info.Pod.UID),
+		Terminal: info.Phase == podworker.Terminated,
 	}))
 }
 

@@ -22,42 +22,42 @@ type syncer struct{ *Provider }
 
 // SyncPod starts and restarts the containers of a pod, and updates its status. terminal reports
 // whether all containers have ended and none will be restarted.
-func (s syncer) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, err error) {
-	s.probes.AddPod(t.Pod)
+func (s syncer) SyncPod(ctx context.Context, req podworker.SyncRequest) (terminal bool, err error) {
+	s.probes.AddPod(req.Pod)
 	waiting := map[string]corev1.ContainerStateWaiting{}
 	var errs []error
-	for i := range t.Pod.Spec.Containers {
-		errs = append(errs, s.syncContainer(ctx, t, &t.Pod.Spec.Containers[i], waiting))
+	for i := range req.Pod.Spec.Containers {
+		errs = append(errs, s.syncContainer(ctx, req, &req.Pod.Spec.Containers[i], waiting))
 	}
-	s.probes.Refresh(t.Pod.UID)
-	errs = append(errs, s.collect(ctx, t.Pod.UID))
-	return podspec.IsTerminal(s.updateStatus(t.Pod, waiting, false).Phase), errors.Join(errs...)
+	s.probes.Refresh(req.Pod.UID)
+	errs = append(errs, s.collect(ctx, req.Pod.UID))
+	return podspec.IsTerminal(s.updateStatus(req.Pod, waiting, false).Phase), errors.Join(errs...)
 }
 
 // syncContainer starts a container, kills it if a probe has failed, or restarts it if the restart
 // policy requires it. During a back-off it sets the container's entry in waiting.
-func (s syncer) syncContainer(ctx context.Context, t podworker.Turn, c *corev1.Container, waiting map[string]corev1.ContainerStateWaiting) error {
-	last, key := t.Status.Container(c.Name), string(t.Pod.UID)+"/"+c.Name
+func (s syncer) syncContainer(ctx context.Context, req podworker.SyncRequest, c *corev1.Container, waiting map[string]corev1.ContainerStateWaiting) error {
+	last, key := req.Status.Container(c.Name), string(req.Pod.UID)+"/"+c.Name
 	switch {
 	case last == nil:
-		return s.machine.Start(ctx, t.Pod, c, 0)
+		return s.machine.Start(ctx, req.Pod, c, 0)
 	case last.State == runtimeapi.ContainerState_CONTAINER_RUNNING:
-		if probe := s.failed(t.Pod.UID, c, last.Id); probe != nil {
-			return s.machine.Stop(ctx, last.Id, lifecycle.KillGrace(t.Pod, probe))
+		if probe := s.failed(req.Pod.UID, c, last.Id); probe != nil {
+			return s.machine.Stop(ctx, last.Id, lifecycle.KillGrace(req.Pod, probe))
 		}
 		return nil
-	case !podspec.ShouldRestart(t.Pod, c, last.ExitCode):
+	case !podspec.ShouldRestart(req.Pod, c, last.ExitCode):
 		return nil
 	}
 	ended := time.Unix(0, last.FinishedAt)
 	if until, delay, wait := s.backoff.Until(key, ended); wait {
 		waiting[c.Name] = corev1.ContainerStateWaiting{
-			Reason: lifecycle.CrashLoopBackOff, Message: lifecycle.CrashLoopMessage(delay, c.Name, t.Pod),
+			Reason: lifecycle.CrashLoopBackOff, Message: lifecycle.CrashLoopMessage(delay, c.Name, req.Pod),
 		}
 		return &podworker.RetryError{At: until}
 	}
 	s.backoff.Next(key, ended)
-	return s.machine.Start(ctx, t.Pod, c, podcache.RestartCount(last)+1)
+	return s.machine.Start(ctx, req.Pod, c, podcache.RestartCount(last)+1)
 }
 
 // failed returns the startup or liveness probe that has failed, or nil.
@@ -80,7 +80,7 @@ func (s syncer) collect(ctx context.Context, uid types.UID) error {
 		in.Snapshot.Containers = append(in.Snapshot.Containers, dead)
 	}
 	var errs []error
-	for _, o := range containergc.Decide(in).Removals() {
+	for _, o := range containergc.PlanRemovals(in).Removals() {
 		errs = append(errs, s.machine.Remove(ctx, o.ID))
 	}
 	return errors.Join(errs...)

@@ -36,7 +36,7 @@ func New(machine Machine) (p *Provider, err error) {
 	p = &Provider{machine: machine, view: view{machine}, pods: podmanager.New()}
 	var errs [4]error
 	p.workers, errs[0] = podworker.New(podworker.Config{
-		Syncer: syncer{p}, Cache: p.view, Observer: podworker.Observer{Moved: p.moved},
+		Syncer: syncer{p}, Cache: p.view, Observer: podworker.Observer{PhaseChanged: p.moved},
 	})
 	p.probes, errs[1] = prober.New(prober.Config{Lookup: p.target, Runner: commands{machine}})
 	p.backoff, errs[2] = lifecycle.NewBackoff(lifecycle.BackoffConfig{})

@@ -366,7 +366,7 @@ func eventTwist(breaks string) func(*runtimeapi.ContainerEventResponse) bool {
 // quickOptions are those for a fake node, which is not slow.
 func quickOptions() Options {
 	o := fakeOptions()
-	o.Settle, o.CallTimeout = 500*time.Millisecond, 4*time.Second
+	o.ChangeTimeout, o.CallTimeout = 500*time.Millisecond, 4*time.Second
 	return o.withDefaults()
 }
 

@@ -47,7 +47,7 @@ func TestOptionsAreValidated(t *testing.T) {
 		"an unknown check":    {func(o *Options) { o.Skip = map[string]string{"sandbox": "x"} }, []string{`unknown check "sandbox"`}},
 		"no reason":           {func(o *Options) { o.Skip = map[string]string{"log/is-written": ""} }, []string{`"log/is-written" has no reason`}},
 		"half a second":       {func(o *Options) { o.Grace = time.Second / 2 }, []string{"Grace is whole seconds"}},
-		"negative":            {func(o *Options) { o.Settle = -1 }, []string{"must not be negative"}},
+		"negative":            {func(o *Options) { o.ChangeTimeout = -1 }, []string{"must not be negative"}},
 		"a failer that works": {func(o *Options) { o.Failer.ExitCode = 0 }, []string{"Failer.ExitCode"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestOptionsAreValidated(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	o := Options{}.withDefaults()
-	require.Equal(t, []time.Duration{30 * time.Second, 5 * time.Second, time.Second}, []time.Duration{o.CallTimeout, o.Settle, o.Grace})
-	o = Options{CallTimeout: 1, Settle: 2, Grace: 3}.withDefaults()
-	require.Equal(t, []time.Duration{1, 2, 3}, []time.Duration{o.CallTimeout, o.Settle, o.Grace})
+	require.Equal(t, []time.Duration{30 * time.Second, 5 * time.Second, time.Second}, []time.Duration{o.CallTimeout, o.ChangeTimeout, o.Grace})
+	o = Options{CallTimeout: 1, ChangeTimeout: 2, Grace: 3}.withDefaults()
+	require.Equal(t, []time.Duration{1, 2, 3}, []time.Duration{o.CallTimeout, o.ChangeTimeout, o.Grace})
 }

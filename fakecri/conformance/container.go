@@ -47,7 +47,7 @@ func checkContainerLife(p *probe) {
 	p.closeTo(p.clock.Now(), st.GetStartedAt())
 
 	p.until("podworker: the output of a container is missing in its log", p.logHas(pod, "app_0.log", p.Sleeper.Ready))
-	p.stop(id, p.Settle)
+	p.stop(id, p.ChangeTimeout)
 	st = p.status(id)
 	p.must(exited(st), "podworker: a container still runs after StopContainer has returned", "%v", st)
 	p.must(st.GetFinishedAt() >= st.GetStartedAt() && st.GetStartedAt() >= st.GetCreatedAt(),
@@ -236,6 +236,6 @@ func checkReopen(p *probe) {
 	p.optional(reopen(id), "containergc: cannot rotate logs")
 	_, err := os.Stat(log)
 	p.ok(err, "containergc: no new log file is written after a rotation")
-	p.stop(id, p.Settle)
+	p.stop(id, p.ChangeTimeout)
 	p.must(reopen(id) != nil, "containergc: rotates the log of an exited container again and again", "no error")
 }

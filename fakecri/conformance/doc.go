@@ -75,7 +75,7 @@
 // a goroutine, which ends before the check does.
 //
 // All waits are in real time, because runtimes have no fake clock. The checks wait by
-// polling, for at most Options.Settle.
+// polling, for at most Options.ChangeTimeout.
 //
 // # Differences from critest
 //

@@ -41,7 +41,7 @@ func checkExecTimeout(p *probe) {
 	} else {
 		p.code(codes.DeadlineExceeded, err, "prober: cannot distinguish a timeout from a failing runtime")
 	}
-	p.must(took >= p.Grace && took < p.Grace+p.Settle, "prober: the timeout is not observed", "%v of %v", took, p.Grace)
+	p.must(took >= p.Grace && took < p.Grace+p.ChangeTimeout, "prober: the timeout is not observed", "%v of %v", took, p.Grace)
 	st := p.status(id)
 	p.must(st.GetState() == running, "prober: a probe that exceeds its timeout kills the container", "%v", st)
 }

@@ -17,9 +17,9 @@ type Options struct {
 	Sleeper Workload
 	// Stubborn runs for minutes and ignores SIGTERM. Required.
 	Stubborn Workload
-	// Completer exits by itself within Settle, with code 0. Required.
+	// Completer exits by itself within ChangeTimeout, with code 0. Required.
 	Completer Workload
-	// Failer exits by itself within Settle, with ExitCode, which is not 0. Required.
+	// Failer exits by itself within ChangeTimeout, with ExitCode, which is not 0. Required.
 	Failer Workload
 	// Broken cannot be started, for example because its command is not in the
 	// image. Required.
@@ -42,9 +42,9 @@ type Options struct {
 
 	// CallTimeout is the timeout of each call to the runtime. Default 30s.
 	CallTimeout time.Duration
-	// Settle is how long the test waits for a change that the runtime makes by itself, and
+	// ChangeTimeout is how long the test waits for a change that the runtime makes by itself, and
 	// by how much a stop may exceed its grace period. Default 5s.
-	Settle time.Duration
+	ChangeTimeout time.Duration
 	// Grace is the grace period of stops in the test, in whole seconds. Default 1s.
 	Grace time.Duration
 
@@ -126,8 +126,8 @@ func (o Options) Validate() error {
 	require("Exec.Missing", len(o.Exec.Missing) > 0)
 	require("PullImage", o.PullImage != "")
 	require("MissingImage", o.MissingImage != "")
-	if o.CallTimeout < 0 || o.Settle < 0 || o.Grace < 0 || o.Grace%time.Second != 0 {
-		errs = append(errs, errors.New("fields CallTimeout, Settle and Grace must not be negative, and Grace is whole seconds"))
+	if o.CallTimeout < 0 || o.ChangeTimeout < 0 || o.Grace < 0 || o.Grace%time.Second != 0 {
+		errs = append(errs, errors.New("fields CallTimeout, ChangeTimeout and Grace must not be negative, and Grace is whole seconds"))
 	}
 	names := Checks()
 	for _, name := range slices.Sorted(maps.Keys(o.Skip)) {
@@ -158,7 +158,7 @@ func (o Options) workloads() []namedWorkload {
 
 func (o Options) withDefaults() Options {
 	o.CallTimeout = cmp.Or(o.CallTimeout, 30*time.Second)
-	o.Settle = cmp.Or(o.Settle, 5*time.Second)
+	o.ChangeTimeout = cmp.Or(o.ChangeTimeout, 5*time.Second)
 	o.Grace = cmp.Or(o.Grace, time.Second)
 	return o
 }

@@ -138,18 +138,18 @@ func (p *probe) callFor(d time.Duration) context.Context {
 // pollPeriod is the time between two polls of the runtime.
 const pollPeriod = 10 * time.Millisecond
 
-// until polls until poll returns true, for at most Settle. poll also returns the
+// until polls until poll returns true, for at most ChangeTimeout. poll also returns the
 // observation.
 func (p *probe) until(breaks string, poll func() (ok bool, saw string)) {
 	p.Helper()
 	tick := p.clock.NewTicker(pollPeriod)
 	defer tick.Stop()
-	for end := p.clock.Now().Add(p.Settle); ; <-tick.C() {
+	for end := p.clock.Now().Add(p.ChangeTimeout); ; <-tick.C() {
 		ok, saw := poll()
 		if ok {
 			return
 		}
-		p.must(p.clock.Now().Before(end), breaks, "after %v: %s", p.Settle, saw)
+		p.must(p.clock.Now().Before(end), breaks, "after %v: %s", p.ChangeTimeout, saw)
 	}
 }
 

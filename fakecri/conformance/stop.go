@@ -33,7 +33,7 @@ func (p *probe) stopped(id string, grace time.Duration) time.Duration {
 func checkStopGraceful(p *probe) {
 	id := p.launch(p.runPod(), "app", p.Sleeper)
 	took := p.stopped(id, p.CallTimeout)
-	p.must(took < p.Settle, "podworker: waits for the whole grace period although the container has exited", "%v", took)
+	p.must(took < p.ChangeTimeout, "podworker: waits for the whole grace period although the container has exited", "%v", took)
 	st := p.status(id)
 	p.must(exited(st), "podworker: a container still runs after StopContainer has returned", "%v", st)
 	p.must(st.GetExitCode() == p.Sleeper.ExitCode,
@@ -44,7 +44,7 @@ func checkStopKills(p *probe) {
 	id := p.launch(p.runPod(), "app", p.Stubborn)
 	took := p.stopped(id, p.Grace)
 	p.must(took >= p.Grace, "podworker: a container is killed before its grace period is over", "after %v of %v", took, p.Grace)
-	p.must(took < p.Grace+p.Settle, "podworker: a container that ignores SIGTERM is not killed", "after %v of %v", took, p.Grace)
+	p.must(took < p.Grace+p.ChangeTimeout, "podworker: a container that ignores SIGTERM is not killed", "after %v of %v", took, p.Grace)
 	p.killed(id)
 }
 
@@ -59,7 +59,7 @@ func (p *probe) killed(id string) {
 func checkStopAtOnce(p *probe) {
 	id := p.launch(p.runPod(), "app", p.Stubborn)
 	took := p.stopped(id, 0)
-	p.must(took < p.Settle, "eviction: a pod with grace period 0 is not stopped at once", "after %v", took)
+	p.must(took < p.ChangeTimeout, "eviction: a pod with grace period 0 is not stopped at once", "after %v", took)
 	p.killed(id)
 }
 
@@ -76,11 +76,11 @@ func checkStopShorter(p *probe) {
 	// The start of a stop cannot be observed, so wait before the next call.
 	p.pass(headStart)
 	took := p.stopped(id, p.Grace)
-	p.must(took < p.Grace+p.Settle, "eviction: cannot shorten the grace period of a terminating pod", "after %v", took)
+	p.must(took < p.Grace+p.ChangeTimeout, "eviction: cannot shorten the grace period of a terminating pod", "after %v", took)
 	start := p.clock.Now()
 	p.ok(<-first, "podworker: a stop fails because a concurrent stop was faster")
 	took = p.clock.Since(start)
-	p.must(took < p.Settle, "podworker: waits for an exited container", "%v", took)
+	p.must(took < p.ChangeTimeout, "podworker: waits for an exited container", "%v", took)
 }
 
 func checkStopCancelled(p *probe) {
@@ -92,7 +92,7 @@ func checkStopCancelled(p *probe) {
 	st := p.status(id)
 	p.must(st.GetState() == running, "podworker: a container is killed before its grace period is over", "%v", st)
 	took := p.stopped(id, p.Grace)
-	p.must(took < p.Grace+p.Settle, "podworker: a cancelled stop delays the next one", "%v", took)
+	p.must(took < p.Grace+p.ChangeTimeout, "podworker: a cancelled stop delays the next one", "%v", took)
 }
 
 func checkStopAgain(p *probe) {
@@ -102,7 +102,7 @@ func checkStopAgain(p *probe) {
 	before := p.status(id)
 	for _, grace := range []time.Duration{0, p.Grace} {
 		took := p.stopped(id, grace)
-		p.must(took < p.Settle, "podworker: waits for an exited container", "%v", took)
+		p.must(took < p.ChangeTimeout, "podworker: waits for an exited container", "%v", took)
 	}
 	after := p.status(id)
 	p.must(after.String() == before.String(), "status: the exit status of a container changes when it is stopped again", "%v, was %v", after, before)
@@ -111,7 +111,7 @@ func checkStopAgain(p *probe) {
 func checkStopCreated(p *probe) {
 	id := p.create(p.runPod(), "app", p.Sleeper)
 	took := p.stopped(id, p.Grace) // CRI-O waits for the whole grace period
-	p.must(took < p.Grace+p.Settle, "podworker: waits for a container that was never started", "%v", took)
+	p.must(took < p.Grace+p.ChangeTimeout, "podworker: waits for a container that was never started", "%v", took)
 	p.ok(p.tryRemove(id), "containergc: cannot remove a container that was never started")
 }
 

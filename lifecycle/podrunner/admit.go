@@ -23,36 +23,36 @@ const (
 	SupplementalGroupsPolicyNotSupported = "SupplementalGroupsPolicyNotSupported"
 )
 
-// Refusal is why a pod can never run on this node; its phase must be set to
+// AdmissionError is why a pod can never run on this node; its phase must be set to
 // Failed.
-type Refusal struct {
+type AdmissionError struct {
 	Reason, Message string
 }
 
 // Error returns reason and message.
-func (r *Refusal) Error() string { return r.Reason + ": " + r.Message }
+func (r *AdmissionError) Error() string { return r.Reason + ": " + r.Message }
 
-// Admit returns a [*Refusal] if the pod can never run on the node, else nil. It
+// Admit returns a [*AdmissionError] if the pod can never run on the node, else nil. It
 // is pure. An admission handler of package lifecycle converts it to the pod's
 // status.
 func Admit(pod *corev1.Pod, node Node) error {
 	if os := pod.Spec.OS; os != nil && os.Name != corev1.Linux {
-		return &Refusal{PodOSNotSupported, "Failed to admit pod as the OS field doesn't match node OS"}
+		return &AdmissionError{PodOSNotSupported, "Failed to admit pod as the OS field doesn't match node OS"}
 	}
 	if p := pod.Spec.SecurityContext; p != nil {
 		for _, s := range p.Sysctls {
 			if err := checkSysctl(s.Name, pod, node.UnsafeSysctls); err != nil {
-				return &Refusal{SysctlForbidden, "forbidden sysctl: " + err.Error()}
+				return &AdmissionError{SysctlForbidden, "forbidden sysctl: " + err.Error()}
 			}
 		}
 		if g := p.SupplementalGroupsPolicy; g != nil && *g != corev1.SupplementalGroupsPolicyMerge && !node.Runtime.GetSupplementalGroupsPolicy() {
-			return &Refusal{SupplementalGroupsPolicyNotSupported, fmt.Sprintf("SupplementalGroupsPolicy=%s is not supported in this node", *g)}
+			return &AdmissionError{SupplementalGroupsPolicyNotSupported, fmt.Sprintf("SupplementalGroupsPolicy=%s is not supported in this node", *g)}
 		}
 	}
 	if !node.AppArmor {
 		for c := range podspec.Containers(&pod.Spec) {
 			if p := appArmorProfile(pod, c); p != nil && p.Type != corev1.AppArmorProfileTypeUnconfined {
-				return &Refusal{AppArmorUnavailable, "Cannot enforce AppArmor: AppArmor is not enabled on the host"}
+				return &AdmissionError{AppArmorUnavailable, "Cannot enforce AppArmor: AppArmor is not enabled on the host"}
 			}
 		}
 	}

@@ -72,7 +72,7 @@ func TestAdmit(t *testing.T) {
 			require.NoError(t, err, name)
 			continue
 		}
-		refusal, ok := errors.AsType[*podrunner.Refusal](err)
+		refusal, ok := errors.AsType[*podrunner.AdmissionError](err)
 		require.True(t, ok, name)
 		require.Equal(t, c.want, refusal.Error(), name)
 	}

@@ -187,7 +187,7 @@ func (b *bed) look(uid types.UID) *podcache.Status {
 
 func (b *bed) sync(pod *corev1.Pod) error {
 	b.t.Helper()
-	terminal, err := b.runner.SyncPod(b.t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID)})
+	terminal, err := b.runner.SyncPod(b.t.Context(), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID)})
 	require.False(b.t, terminal)
 	return err
 }

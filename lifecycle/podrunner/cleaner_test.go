@@ -45,14 +45,14 @@ func TestRemovePod_OneCleanupAtATime(t *testing.T) {
 		volumes.take()
 
 		stopped := s.look(pod.UID)
-		turn := podworker.Turn{Pod: pod, Status: stopped}
+		req := podworker.SyncRequest{Pod: pod, Status: stopped}
 		impatient, cancel := context.WithCancel(t.Context())
 		impatientErrs, errs := make(chan error, 2), make(chan error, 3)
 		var all sync.WaitGroup
-		all.Go(func() { errs <- s.runner.SyncTerminatedPod(t.Context(), turn) })
+		all.Go(func() { errs <- s.runner.SyncTerminatedPod(t.Context(), req) })
 		synctest.Wait()
 		all.Go(func() { impatientErrs <- s.runner.RemovePod(impatient, stopped) })
-		all.Go(func() { impatientErrs <- s.runner.SyncTerminatedPod(impatient, turn) })
+		all.Go(func() { impatientErrs <- s.runner.SyncTerminatedPod(impatient, req) })
 		synctest.Wait()
 		cancel()
 		synctest.Wait()

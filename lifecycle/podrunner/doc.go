@@ -20,7 +20,7 @@
 //
 // [SandboxConfig] and [ContainerConfig] are pure functions from a spec to CRI
 // messages. [Admit] and [Runner.Unsupported] return why a pod must be rejected
-// as a whole, and [LastWords] reads termination messages.
+// as a whole, and [TerminationMessage] reads termination messages.
 //
 // # What you supply
 //

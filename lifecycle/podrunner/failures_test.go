@@ -97,7 +97,7 @@ func TestSyncPod_StaleStatus(t *testing.T) {
 	b, pod := newBed(t), podOf(nil, "app")
 	stale := b.look(pod.UID)
 	stale.Stale = true
-	_, err := b.runner.SyncPod(t.Context(), podworker.Turn{Pod: pod, Status: stale})
+	_, err := b.runner.SyncPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: stale})
 	require.EqualError(t, err, "sync pod ns/pod: the pod's status is stale")
 	require.EqualError(t, b.runner.RemovePod(t.Context(), stale), "remove pod uid: the pod's status is stale")
 	require.Empty(t, b.did())
@@ -111,7 +111,7 @@ func TestSyncTerminatingPod_UnknownStateIsNotStopped(t *testing.T) {
 		})
 		pod := podOf(nil, "app")
 		require.NoError(t, b.sync(pod))
-		err := b.runner.SyncTerminatingPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID), Grace: time.Second})
+		err := b.runner.SyncTerminatingPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID), Grace: time.Second})
 		require.EqualError(t, err, "read the state of pod uid after killing it: the pod's status is stale", name)
 	}
 }
@@ -200,9 +200,9 @@ func TestSyncPod_ContainerRemovedFromTheSpecIsStoppedAndRemoved(t *testing.T) {
 	less.Spec.Containers = less.Spec.Containers[:1]
 	less.Spec.TerminationGracePeriodSeconds = new(int64(-7)) // as little as may be
 	done := make(chan error, 1)
-	turn := podworker.Turn{Pod: less, Status: b.look(pod.UID)}
+	req := podworker.SyncRequest{Pod: less, Status: b.look(pod.UID)}
 	go func() {
-		_, err := b.runner.SyncPod(t.Context(), turn)
+		_, err := b.runner.SyncPod(t.Context(), req)
 		done <- err
 	}()
 	began := b.clock.Now()
@@ -262,9 +262,9 @@ func TestSyncPod_CancelledSyncIsFinishedByTheNext(t *testing.T) {
 	b, pod := newBed(t), podOf(nil, "app", "job", "stubborn")
 	require.NoError(t, b.node.Fail("CreateContainer", fakecri.Fault{Object: "ns/pod/job", Hang: true}))
 	ctx, cancel := context.WithCancel(t.Context())
-	done, turn := make(chan error, 1), podworker.Turn{Pod: pod, Status: b.look(pod.UID)}
+	done, req := make(chan error, 1), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID)}
 	go func() {
-		_, err := b.runner.SyncPod(ctx, turn)
+		_, err := b.runner.SyncPod(ctx, req)
 		done <- err
 	}()
 	for !slices.ContainsFunc(b.node.Calls(), func(c fakecri.Call) bool { return c.String() == "CreateContainer ns/pod/job" }) {
@@ -273,7 +273,7 @@ func TestSyncPod_CancelledSyncIsFinishedByTheNext(t *testing.T) {
 	cancel()
 	require.ErrorContains(t, <-done, "start container job of pod ns/pod")
 	require.Len(t, b.look(pod.UID).Containers, 1, "what came after it was not begun")
-	b.node.Heal("")
+	b.node.ClearFaults("")
 	require.NoError(t, b.sync(pod))
 	require.Len(t, b.look(pod.UID).Containers, 3)
 	require.Empty(t, b.runner.Waiting(pod.UID))
@@ -293,12 +293,12 @@ func TestBackoff_OnlyStartsProlongIt(t *testing.T) {
 		require.Error(t, b.sync(pod))
 	}
 	require.Zero(t, backoff.Delay(key))
-	b.node.Heal("")
+	b.node.ClearFaults("")
 	require.NoError(t, b.sync(pod))
 	require.Equal(t, 10*time.Second, backoff.Delay(key))
 
-	require.NoError(t, b.runner.SyncTerminatingPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID), Grace: time.Second}))
-	require.NoError(t, b.runner.SyncTerminatedPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID)}))
+	require.NoError(t, b.runner.SyncTerminatingPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID), Grace: time.Second}))
+	require.NoError(t, b.runner.SyncTerminatedPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID)}))
 	require.Zero(t, backoff.Len(), "a pod that has ended is forgotten")
 }
 

@@ -135,7 +135,7 @@ func TestPostStart_Hangs(t *testing.T) {
 		pod.UID = "other"
 		ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
 		defer cancel()
-		_, err := b.runner.SyncPod(ctx, podworker.Turn{Pod: pod, Status: b.look(pod.UID)})
+		_, err := b.runner.SyncPod(ctx, podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID)})
 		require.ErrorContains(t, err, "postStart hook")
 		require.Empty(t, b.runner.Waiting(pod.UID))
 		require.True(t, running(b.look(pod.UID).Container("app")))
@@ -162,7 +162,7 @@ func timed(s *stopTimes) func(*podrunner.Config) {
 
 func (b *bed) terminate(pod *corev1.Pod, grace time.Duration) error {
 	b.t.Helper()
-	return b.runner.SyncTerminatingPod(b.t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID), Grace: grace})
+	return b.runner.SyncTerminatingPod(b.t.Context(), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID), Grace: grace})
 }
 
 func TestPreStopAndStopShareOneGracePeriod(t *testing.T) {
@@ -201,7 +201,7 @@ func TestPreStop_EndedHookIsNotRunAgain(t *testing.T) {
 		require.NoError(t, b.terminate(pod, 30*time.Second))
 		require.Equal(t, []string{"1s", "1s has ended"}, ran.take())
 
-		require.NoError(t, b.runner.SyncTerminatedPod(b.t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID)}))
+		require.NoError(t, b.runner.SyncTerminatedPod(b.t.Context(), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID)}))
 	})
 }
 
@@ -213,8 +213,8 @@ func TestPreStop_CancelledHookRunsAgain(t *testing.T) {
 		require.NoError(t, b.sync(pod))
 		ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
 		defer cancel()
-		turn := podworker.Turn{Pod: pod, Status: b.look(pod.UID), Grace: 30 * time.Second}
-		require.Error(t, b.runner.SyncTerminatingPod(ctx, turn))
+		req := podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID), Grace: 30 * time.Second}
+		require.Error(t, b.runner.SyncTerminatingPod(ctx, req))
 		require.NoError(t, b.terminate(pod, 30*time.Second))
 		require.Equal(t, []string{"10s", "10s was cut off", "10s", "10s has ended"}, ran.take())
 	})
@@ -375,7 +375,7 @@ func TestHooks_RuntimeOnlyPod(t *testing.T) {
 		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80}}
 		require.NoError(t, b.sync(pod))
 		e.take()
-		require.NoError(t, b.runner.SyncTerminatingRuntimePod(b.t.Context(), podworker.Turn{Status: b.look(pod.UID), Grace: time.Second}))
+		require.NoError(t, b.runner.SyncTerminatingRuntimePod(b.t.Context(), podworker.SyncRequest{Status: b.look(pod.UID), Grace: time.Second}))
 		require.Equal(t, []string{"5s", "5s has ended"}, ran.take())
 		require.Empty(t, e.take())
 		require.False(t, b.look(pod.UID).Running())
@@ -390,11 +390,11 @@ func TestTerminationRecord_RuntimeOnlyPod(t *testing.T) {
 		pod.Spec.TerminationGracePeriodSeconds = new(int64(20))
 		require.NoError(t, b.sync(pod))
 		require.NoError(t, b.node.Fail("StopContainer", fakecri.Fault{Err: grpcstatus.Error(codes.Internal, "no"), Times: 1}))
-		turn := podworker.Turn{Status: b.look(pod.UID), Grace: time.Second}
+		req := podworker.SyncRequest{Status: b.look(pod.UID), Grace: time.Second}
 		s.began = time.Now()
-		require.Error(t, b.runner.SyncTerminatingRuntimePod(b.t.Context(), turn))
+		require.Error(t, b.runner.SyncTerminatingRuntimePod(b.t.Context(), req))
 		time.Sleep(15 * time.Second)
-		require.NoError(t, b.runner.SyncTerminatingRuntimePod(b.t.Context(), turn))
+		require.NoError(t, b.runner.SyncTerminatingRuntimePod(b.t.Context(), req))
 		require.Equal(t, []string{"0s after: stop within 20s", "15s after: stop within 5s"}, s.take())
 	}, timed(s))
 }
@@ -407,7 +407,7 @@ func TestHooks_InvalidAnnotationsAreIgnored(t *testing.T) {
 		status := b.look(pod.UID)
 		a := status.Containers[0].GetAnnotations()
 		a["io.kubernetes.container.preStopHandler"], a["io.kubernetes.container.ports"] = "{", "[7]"
-		require.NoError(t, b.runner.SyncTerminatingRuntimePod(b.t.Context(), podworker.Turn{Status: status, Grace: time.Second}))
+		require.NoError(t, b.runner.SyncTerminatingRuntimePod(b.t.Context(), podworker.SyncRequest{Status: status, Grace: time.Second}))
 		require.Empty(t, ran.take())
 	})
 }

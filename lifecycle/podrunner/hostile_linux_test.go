@@ -13,13 +13,13 @@ import (
 )
 
 // A container that replaces a file with a pipe must not block the agent.
-func TestLastWords_PipesAreNotOpened(t *testing.T) {
+func TestTerminationMessage_PipesAreNotOpened(t *testing.T) {
 	t.Parallel()
 	w := newWords(t)
 	require.NoError(t, syscall.Mkfifo(w.log, 0o600))
-	require.Equal(t, "Error on reading termination message from logs: not a regular file", podrunner.LastWords(w.status))
+	require.Equal(t, "Error on reading termination message from logs: not a regular file", podrunner.TerminationMessage(w.status))
 	require.NoError(t, syscall.Mkfifo(w.message, 0o600))
-	require.Equal(t, "Error on reading termination log "+w.message+": not a regular file", podrunner.LastWords(w.status))
+	require.Equal(t, "Error on reading termination log "+w.message+": not a regular file", podrunner.TerminationMessage(w.status))
 }
 
 func TestSyncPod_PipeInThePlaceOfALogFolder(t *testing.T) {

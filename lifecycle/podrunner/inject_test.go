@@ -201,7 +201,7 @@ func TestInject_AfterARestartOfTheAgent(t *testing.T) {
 		require.NoError(t, err)
 	}
 	sync := func() {
-		_, err := b.runner.SyncPod(t.Context(), podworker.Turn{Pod: pod, Status: status})
+		_, err := b.runner.SyncPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: status})
 		require.NoError(t, err)
 	}
 	restart()

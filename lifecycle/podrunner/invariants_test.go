@@ -371,12 +371,12 @@ func (p *plan) checkUpdates() {
 }
 
 func neverRan(c *runtimeapi.ContainerStatus) bool {
-	return c.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED || podcache.BrokenOff(c)
+	return c.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED || podcache.StartInterrupted(c)
 }
 
 func (p *plan) checkPolicy(s podrunner.Start) {
 	last := p.status.Container(s.Name)
-	if s.Kind == podrunner.Ephemeral || last == nil || last.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED || podcache.BrokenOff(last) {
+	if s.Kind == podrunner.Ephemeral || last == nil || last.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED || podcache.StartInterrupted(last) {
 		return
 	}
 	for c, init := range podspec.Containers(&p.pod.Spec) {

@@ -34,43 +34,43 @@ var errStale = errors.New("the pod's status is stale")
 // that they have stopped. If the deadline moves earlier meanwhile, the new
 // deadline applies to hooks and stops in progress. With a State the deadline is
 // stored, and a restarted agent continues with it.
-func (r *Runner) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error {
-	if err := r.terminatePod(ctx, t, t.Grace); err != nil {
-		r.event(t.Pod, corev1.EventTypeWarning, "FailedKillPod", "error killing pod: %v", err)
+func (r *Runner) SyncTerminatingPod(ctx context.Context, req podworker.SyncRequest) error {
+	if err := r.terminatePod(ctx, req, req.Grace); err != nil {
+		r.event(req.Pod, corev1.EventTypeWarning, "FailedKillPod", "error killing pod: %v", err)
 		return err
 	}
-	r.setWaiting(t.Pod.UID, nil)
-	return r.verifyStopped(ctx, t)
+	r.setWaiting(req.Pod.UID, nil)
+	return r.verifyStopped(ctx, req)
 }
 
 // SyncTerminatingRuntimePod stops a pod that only the runtime knows. Its
 // containers get the grace period that was stored on them at their creation,
 // and their preStop hooks run; the kubelet gives them one second. A termination
 // that began before a restart of the agent continues with its deadline.
-func (r *Runner) SyncTerminatingRuntimePod(ctx context.Context, t podworker.Turn) error {
-	if err := r.terminatePod(ctx, t, writtenGrace(t)); err != nil {
+func (r *Runner) SyncTerminatingRuntimePod(ctx context.Context, req podworker.SyncRequest) error {
+	if err := r.terminatePod(ctx, req, writtenGrace(req)); err != nil {
 		return err
 	}
-	return r.verifyStopped(ctx, t)
+	return r.verifyStopped(ctx, req)
 }
 
 // terminatePod stops the pod of a terminating sync. A pod without a spec gets its own
 // deadline, because its worker does not know its grace period.
-func (r *Runner) terminatePod(ctx context.Context, t podworker.Turn, grace time.Duration) error {
+func (r *Runner) terminatePod(ctx context.Context, req podworker.SyncRequest, grace time.Duration) error {
 	var given *lifecycle.Deadline
-	if t.Pod != nil {
-		given = t.Deadline()
+	if req.Pod != nil {
+		given = req.Deadline()
 	}
-	deadline := r.terminationDeadline(ctx, t.Status.UID, given, grace)
-	defer r.storeDeadline(ctx, t.Status, deadline)()
-	return r.stopPod(ctx, t.Pod, t.Status, deadline, "")
+	deadline := r.terminationDeadline(ctx, req.Status.UID, given, grace)
+	defer r.storeDeadline(ctx, req.Status, deadline)()
+	return r.stopPod(ctx, req.Pod, req.Status, deadline, "")
 }
 
 // writtenGrace returns the grace period of a pod without a spec, from its
 // containers.
-func writtenGrace(t podworker.Turn) time.Duration {
-	grace := t.Grace
-	for _, c := range t.Status.Containers {
+func writtenGrace(req podworker.SyncRequest) time.Duration {
+	grace := req.Grace
+	for _, c := range req.Status.Containers {
 		for _, key := range []string{crilabels.PodDeletionGracePeriod, crilabels.PodTerminationGracePeriod} {
 			if s, err := strconv.ParseInt(c.GetAnnotations()[key], 10, 32); err == nil {
 				grace = max(grace, lifecycle.Seconds(s))
@@ -85,36 +85,36 @@ func writtenGrace(t podworker.Turn) time.Duration {
 // prepared for it on the node, such as volumes and secrets, and forgets the
 // pod. Its dead containers, their logs and termination messages remain until
 // [Runner.RemovePod].
-func (r *Runner) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error {
-	if t.Status.Running() {
-		return fmt.Errorf("pod %s: %w", t.Status.UID, ErrStillRunning)
+func (r *Runner) SyncTerminatedPod(ctx context.Context, req podworker.SyncRequest) error {
+	if req.Status.Running() {
+		return fmt.Errorf("pod %s: %w", req.Status.UID, ErrStillRunning)
 	}
-	unlock, err := r.clean.Lock(ctx, t.Status.UID)
+	unlock, err := r.clean.Lock(ctx, req.Status.UID)
 	if err != nil {
-		return fmt.Errorf("wait for another cleanup of pod %s: %w", t.Status.UID, err)
+		return fmt.Errorf("wait for another cleanup of pod %s: %w", req.Status.UID, err)
 	}
 	defer unlock()
-	if err := r.release(ctx, t.Status.UID); err != nil {
+	if err := r.release(ctx, req.Status.UID); err != nil {
 		return err
 	}
-	r.Forget(t.Status.UID)
-	for c := range podspec.Containers(&t.Pod.Spec) {
-		r.cfg.RestartBackoff.Reset(RestartKey(t.Pod, c)) // a static pod may come again with its UID
+	r.Forget(req.Status.UID)
+	for c := range podspec.Containers(&req.Pod.Spec) {
+		r.cfg.RestartBackoff.Reset(RestartKey(req.Pod, c)) // a static pod may come again with its UID
 	}
 	return nil
 }
 
 // verifyStopped verifies in the runtime that the pod has stopped.
-func (r *Runner) verifyStopped(ctx context.Context, t podworker.Turn) error {
+func (r *Runner) verifyStopped(ctx context.Context, req podworker.SyncRequest) error {
 	now := r.cfg.Clock.Now()
-	status, err := r.refresh(ctx, t.Status.UID)
+	status, err := r.refresh(ctx, req.Status.UID)
 	if err != nil {
-		return fmt.Errorf("read the state of pod %s after killing it: %w", t.Status.UID, err)
+		return fmt.Errorf("read the state of pod %s after killing it: %w", req.Status.UID, err)
 	}
 	if status.Running() {
-		return fmt.Errorf("pod %s: %w", t.Status.UID, ErrStillRunning)
+		return fmt.Errorf("pod %s: %w", req.Status.UID, ErrStillRunning)
 	}
-	t.Refreshed(now)
+	req.Refreshed(now)
 	return nil
 }
 

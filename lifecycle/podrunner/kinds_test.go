@@ -82,8 +82,8 @@ func TestSidecarsAreStoppedLastAndInReverse(t *testing.T) {
 		require.NoError(t, b.sync(pod))
 	}
 	b.did()
-	turn := podworker.Turn{Pod: pod, Status: b.look(pod.UID), Grace: 9 * time.Second}
-	require.NoError(t, b.runner.SyncTerminatingPod(t.Context(), turn))
+	req := podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID), Grace: 9 * time.Second}
+	require.NoError(t, b.runner.SyncTerminatingPod(t.Context(), req))
 	require.Equal(t, []string{
 		"StopContainer ns/pod/app", "StopContainer ns/pod/second", "StopContainer ns/pod/first", "StopPodSandbox ns/pod",
 	}, b.did())
@@ -186,7 +186,7 @@ func TestRestartOfAll_AlwaysCompletes(t *testing.T) {
 	require.NoError(t, b.node.KillSandbox(b.look(pod.UID).Sandboxes[0].GetId()))
 	require.NoError(t, b.sync(pod))
 	require.Empty(t, b.starts(), "the new sandbox stays empty")
-	require.NoError(t, b.node.Vanish(b.look(pod.UID).Container("anew").GetId()))
+	require.NoError(t, b.node.RemoveSilently(b.look(pod.UID).Container("anew").GetId()))
 	b.did()
 	require.NoError(t, b.sync(pod))
 	require.Equal(t, []string{"RemoveContainer ns/pod/app", "RemoveContainer ns/pod/init-job"}, b.did())
@@ -200,7 +200,7 @@ func TestRestartOfAllContainersAfterARestartOfTheAgent(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), anewPod()
 	b.upAndEnded(pod)
-	require.NoError(t, b.node.Vanish(b.look(pod.UID).Container("anew").GetId()))
+	require.NoError(t, b.node.RemoveSilently(b.look(pod.UID).Container("anew").GetId()))
 	b.runner.Forget(pod.UID)
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.AllContainersRestarting, Status: corev1.ConditionTrue}}
 	require.NoError(t, b.sync(pod))
@@ -355,7 +355,7 @@ func TestSyncPod_CallsOfAPodStart(t *testing.T) {
 	calls := map[string]int{}
 	for range 2 {
 		status, before := b.look(pod.UID), len(b.node.Calls())
-		_, err := b.runner.SyncPod(t.Context(), podworker.Turn{Pod: pod, Status: status})
+		_, err := b.runner.SyncPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: status})
 		require.NoError(t, err)
 		for _, c := range b.node.Calls()[before:] {
 			calls[c.Method]++

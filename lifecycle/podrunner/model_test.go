@@ -64,7 +64,7 @@ func (s *supplied) checkEnd(pod *corev1.Pod, seed uint64) {
 	require.NoError(s.t, s.terminate(pod, 30*time.Second), "seed %d", seed)
 	err := errors.New("not tried")
 	for try := 0; err != nil && try < 3; try++ {
-		err = s.runner.SyncTerminatedPod(s.t.Context(), podworker.Turn{Pod: pod, Status: s.look(pod.UID)})
+		err = s.runner.SyncTerminatedPod(s.t.Context(), podworker.SyncRequest{Pod: pod, Status: s.look(pod.UID)})
 	}
 	require.NoError(s.t, err, "seed %d", seed)
 	require.NoError(s.t, s.runner.RemovePod(s.t.Context(), s.look(pod.UID)), "seed %d", seed)
@@ -199,9 +199,9 @@ func disturb(t *testing.T, random *rand.Rand, b *bed, pod *corev1.Pod) {
 	case 2:
 		_ = b.node.Kill(pick(), 137) // one that does not run can't be
 	case 3:
-		_ = b.node.Vanish(pick())
+		_ = b.node.RemoveSilently(pick())
 	case 4:
-		_ = b.node.LoseTrack(pick())
+		_ = b.node.SetUnknown(pick())
 	case 5:
 		if s := status.ReadySandbox(); s != nil {
 			require.NoError(t, b.node.KillSandbox(s.GetId()))

@@ -27,7 +27,7 @@ func TestRunner_WithoutLogRoot(t *testing.T) {
 	b.clock.Step(time.Second)
 	ended := b.look(pod.UID).Container("crash")
 	require.Equal(t, int32(3), ended.GetExitCode())
-	require.Empty(t, podrunner.LastWords(ended), "there is no log to find a message in")
+	require.Empty(t, podrunner.TerminationMessage(ended), "there is no log to find a message in")
 
 	b.clock.Step(time.Minute)
 	require.NoError(t, b.sync(pod))

@@ -42,7 +42,7 @@ func TestStopPod_ContainersBeforeTheirSandbox(t *testing.T) {
 	a := containers.EXPECT().StopContainer(gomock.Any(), "a", int64(7)).Return(nil)
 	b := containers.EXPECT().StopContainer(gomock.Any(), "b", int64(7)).Return(nil)
 	sandboxes.EXPECT().StopPodSandbox(gomock.Any(), "box").Return(nil).After(a.Call).After(b.Call)
-	require.NoError(t, runner.SyncTerminatingPod(t.Context(), podworker.Turn{Pod: testPod(), Status: status, Grace: 7 * time.Second}))
+	require.NoError(t, runner.SyncTerminatingPod(t.Context(), podworker.SyncRequest{Pod: testPod(), Status: status, Grace: 7 * time.Second}))
 
 	for _, c := range status.Containers {
 		c.State = runtimeapi.ContainerState_CONTAINER_EXITED

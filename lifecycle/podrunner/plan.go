@@ -168,12 +168,12 @@ func (p *planner) lastEnd(name string) time.Time {
 
 // exited reports whether s ran and has ended.
 func exited(s *runtimeapi.ContainerStatus) bool {
-	return s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && !podcache.BrokenOff(s)
+	return s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && !podcache.StartInterrupted(s)
 }
 
 // unstarted reports whether s has never run.
 func unstarted(s *runtimeapi.ContainerStatus) bool {
-	return s.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED || podcache.BrokenOff(s)
+	return s.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED || podcache.StartInterrupted(s)
 }
 
 func running(s *runtimeapi.ContainerStatus) bool {

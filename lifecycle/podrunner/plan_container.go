@@ -73,7 +73,7 @@ func (p *planner) start(c *corev1.Container, start Start, instead []Remove) {
 // might take longer than the agent runs.
 func resumeStart(start *Start, s *runtimeapi.ContainerStatus, changed bool) (instead []Remove) {
 	start.Attempt = uint32(podcache.RestartCount(s))
-	if podcache.BrokenOff(s) {
+	if podcache.StartInterrupted(s) {
 		start.Reason = "its start was interrupted"
 		return []Remove{{ID: s.GetId(), Name: start.Name, Reason: start.Reason}}
 	}

@@ -128,7 +128,7 @@ func TestSyncPod_PreparesBeforeTheSandboxAndReleases(t *testing.T) {
 	require.Empty(t, s.volumes.take(), "while it may run")
 	s.cgroups.busy, s.volumes.stuck = 1, 1
 	end := func() error {
-		return s.runner.SyncTerminatedPod(t.Context(), podworker.Turn{Pod: pod, Status: s.look(pod.UID)})
+		return s.runner.SyncTerminatedPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: s.look(pod.UID)})
 	}
 	require.ErrorContains(t, end(), "in use")
 	require.Empty(t, s.cgroups.take(), "a cgroup goes last")
@@ -226,7 +226,7 @@ func TestSyncPod_SandboxFailureAffectsOnlyItsPod(t *testing.T) {
 		require.Contains(t, s.events.take()[0], "Warning FailedCreatePodSandBox Failed to create pod sandbox: ", want)
 		require.Contains(t, s.runner.Waiting(pod.UID)["app"].Message, want)
 		require.NoError(t, s.terminate(pod, time.Second))
-		require.NoError(t, s.runner.SyncTerminatedPod(t.Context(), podworker.Turn{Pod: pod, Status: s.look(pod.UID)}))
+		require.NoError(t, s.runner.SyncTerminatedPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: s.look(pod.UID)}))
 		require.NoError(t, s.runner.RemovePod(t.Context(), s.look(pod.UID)))
 		require.Empty(t, s.files(), want)
 	}
@@ -246,7 +246,7 @@ func TestUserIDsAreAcquiredAndReleased(t *testing.T) {
 	_, has := s.ids.Lookup(pod.UID)
 	require.True(t, has)
 	require.NoError(t, s.terminate(pod, time.Second))
-	require.NoError(t, s.runner.SyncTerminatedPod(t.Context(), podworker.Turn{Pod: pod, Status: s.look(pod.UID)}))
+	require.NoError(t, s.runner.SyncTerminatedPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: s.look(pod.UID)}))
 	_, has = s.ids.Lookup(pod.UID)
 	require.False(t, has)
 	require.NoError(t, s.runner.RemovePod(t.Context(), s.look(pod.UID)))
@@ -355,17 +355,17 @@ func TestSubPaths_MissingVolume(t *testing.T) {
 	}, s.runner.Waiting(pod.UID)["app"])
 }
 
-func TestLastWords(t *testing.T) {
+func TestTerminationMessage(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
 	pod := podOf(nil, "crash")
 	pod.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
 	require.NoError(t, s.sync(pod))
-	require.Empty(t, podrunner.LastWords(s.look(pod.UID).Containers[0]), "it has not ended")
+	require.Empty(t, podrunner.TerminationMessage(s.look(pod.UID).Containers[0]), "it has not ended")
 	require.NoError(t, os.WriteFile(filepath.Join(s.root, "pods/uid/containers/crash/0"), []byte("it is over"), 0o600))
 	s.clock.Step(time.Second)
-	require.Equal(t, "it is over", podrunner.LastWords(s.look(pod.UID).Containers[0]))
-	require.Empty(t, podrunner.LastWords(nil))
+	require.Equal(t, "it is over", podrunner.TerminationMessage(s.look(pod.UID).Containers[0]))
+	require.Empty(t, podrunner.TerminationMessage(nil))
 
 	pod.UID, pod.Spec.Containers[0].TerminationMessagePolicy = "other", corev1.TerminationMessageFallbackToLogsOnError
 	require.NoError(t, s.sync(pod))
@@ -373,9 +373,9 @@ func TestLastWords(t *testing.T) {
 	require.NoError(t, os.WriteFile(log, []byte("2026-01-01T00:00:00Z stderr F panic\n"), 0o600))
 	s.clock.Step(time.Second)
 	ended := s.look("other").Containers[0]
-	require.Equal(t, "panic\n", podrunner.LastWords(ended))
+	require.Equal(t, "panic\n", podrunner.TerminationMessage(ended))
 	ended.Reason = "ContainerCannotRun"
-	require.Empty(t, podrunner.LastWords(ended), "it has no log")
+	require.Empty(t, podrunner.TerminationMessage(ended), "it has no log")
 }
 
 // A container that crashes for weeks does not leave one file per crash: only

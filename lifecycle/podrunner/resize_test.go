@@ -304,7 +304,7 @@ func TestEnforced_SurvivesARestartOfTheAgent(t *testing.T) {
 	require.Equal(t, int64(128<<20), enforced.Limits.Memory().Value(), "the file is whole again")
 
 	require.NoError(t, b.terminate(pod, 0))
-	require.NoError(t, b.runner.SyncTerminatedPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID)}))
+	require.NoError(t, b.runner.SyncTerminatedPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID)}))
 	require.NoFileExists(t, file)
 	require.Empty(t, b.runner.Enforced(t.Context(), pod.UID))
 }
@@ -323,7 +323,7 @@ func TestEnforced_DeletedWithThePod(t *testing.T) {
 		require.FileExists(t, file)
 		require.Equal(t, 1, b.runner.EnforcedInMemory())
 		require.NoError(t, b.terminate(pod, 0))
-		require.NoError(t, b.runner.SyncTerminatedPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID)}))
+		require.NoError(t, b.runner.SyncTerminatedPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID)}))
 		require.NoFileExists(t, file)
 	}
 	require.Empty(t, b.runner.Enforced(t.Context(), pod.UID))

@@ -112,29 +112,29 @@ func (r *Runner) Waiting(uid types.UID) map[string]corev1.ContainerStateWaiting 
 // the pod as terminal; the caller that computes the phase does. If something
 // backs off, the error holds the time of the next try. A stale status is an
 // error, because acting on it could create a container twice.
-func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, err error) {
-	if t.Status.Stale {
-		return false, fmt.Errorf("sync pod %s: %w", podName(t.Pod), errStale)
+func (r *Runner) SyncPod(ctx context.Context, req podworker.SyncRequest) (terminal bool, err error) {
+	if req.Status.Stale {
+		return false, fmt.Errorf("sync pod %s: %w", podName(req.Pod), errStale)
 	}
-	if err := r.clearTermination(ctx, t.Pod.UID); err != nil {
-		return false, fmt.Errorf("sync pod %s: %w", podName(t.Pod), err)
+	if err := r.clearTermination(ctx, req.Pod.UID); err != nil {
+		return false, fmt.Errorf("sync pod %s: %w", podName(req.Pod), err)
 	}
-	r.forgetHooks(t.Status)
+	r.forgetHooks(req.Status)
 	node := r.node()
-	pinnings, unpinned := r.pinnings(ctx, t.Pod, t.Status)
+	pinnings, unpinned := r.pinnings(ctx, req.Pod, req.Status)
 	actions := Plan(Input{
-		Pod: t.Pod, Status: t.Status, Backoff: r.cfg.RestartBackoff.Until, Probes: r.cfg.Probes,
-		Attempts: func(name string) uint32 { return r.attempts(t.Pod, name) }, Resources: r.resources(ctx, t.Pod, node),
-		Restarting: r.wasRestarting(t.Pod), Pinnings: pinnings,
+		Pod: req.Pod, Status: req.Status, Backoff: r.cfg.RestartBackoff.Until, Probes: r.cfg.Probes,
+		Attempts: func(name string) uint32 { return r.attempts(req.Pod, name) }, Resources: r.resources(ctx, req.Pod, node),
+		Restarting: r.wasRestarting(req.Pod), Pinnings: pinnings,
 	})
-	r.setRestarting(t.Pod.UID, actions.Restarting)
+	r.setRestarting(req.Pod.UID, actions.Restarting)
 	if !actions.Empty() {
-		r.cfg.Observer.Planned(t.Pod, actions)
-		r.cfg.Logger.DebugContext(ctx, "carrying out the plan for the pod", "pod", podName(t.Pod), "podUID", t.Pod.UID, "actions", actions.String())
-		t.Acted()
+		r.cfg.Observer.Planned(req.Pod, actions)
+		r.cfg.Logger.DebugContext(ctx, "carrying out the plan for the pod", "pod", podName(req.Pod), "podUID", req.Pod.UID, "actions", actions.String())
+		req.Acted()
 	}
 	run := &podSync{
-		Runner: r, pod: t.Pod, status: t.Status, node: node, waiting: actions.Waiting, retryAt: actions.RetryAt,
+		Runner: r, pod: req.Pod, status: req.Status, node: node, waiting: actions.Waiting, retryAt: actions.RetryAt,
 		prepared: map[string]*runtimeapi.ContainerConfig{}, images: map[string]*fetched{},
 	}
 	defer run.releaseImages()
@@ -142,10 +142,10 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 		if actions.Waiting[name].Reason == RestartingAllContainers {
 			continue
 		}
-		r.event(podspec.ContainerReference(t.Pod, name), corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s", name, podID(t.Pod))
+		r.event(podspec.ContainerReference(req.Pod, name), corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s", name, podID(req.Pod))
 	}
 	err = errors.Join(unpinned, run.do(ctx, actions))
-	r.setWaiting(t.Pod.UID, run.waiting)
+	r.setWaiting(req.Pod.UID, run.waiting)
 	if !run.retryAt.IsZero() {
 		err = errors.Join(err, &podworker.RetryError{At: run.retryAt, Err: errBackingOff})
 	}

@@ -111,7 +111,7 @@ func TestStart_InterruptedStartsBackOff(t *testing.T) {
 	began := b.clock.Now()
 	var starts []int
 	for before := 0; b.clock.Since(began) < 100*time.Second; b.clock.Step(time.Second) {
-		_, err := b.runner.SyncPod(t.Context(), podworker.Turn{Pod: pod, Status: cut.show(b.look(pod.UID))})
+		_, err := b.runner.SyncPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: cut.show(b.look(pod.UID))})
 		require.Error(t, err)
 		if len(cut.dead) > before {
 			before, starts = len(cut.dead), append(starts, int(b.clock.Since(began).Seconds()))
@@ -171,15 +171,15 @@ func TestSyncPod_CancelledPullStartsNoBackOff(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	require.NoError(t, b.node.Fail("PullImage", fakecri.Fault{Hang: true}))
 	done := make(chan error, 1)
-	turn := podworker.Turn{Pod: pod, Status: b.look(pod.UID)}
+	req := podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID)}
 	go func() {
-		_, err := b.runner.SyncPod(ctx, turn)
+		_, err := b.runner.SyncPod(ctx, req)
 		done <- err
 	}()
 	cancel()
 	require.Error(t, <-done)
 	require.Empty(t, b.runner.Waiting(pod.UID))
-	b.node.Heal("PullImage")
+	b.node.ClearFaults("PullImage")
 	require.NoError(t, b.sync(pod))
 }
 
@@ -196,9 +196,9 @@ func TestStart_CancelledSyncFinishesTheStart(t *testing.T) {
 			fault = fakecri.Fault{Hang: true}
 		}
 		require.NoError(t, b.node.Fail("StartContainer", fault))
-		done, turn := make(chan error, 1), podworker.Turn{Pod: pod, Status: b.look(pod.UID)}
+		done, req := make(chan error, 1), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID)}
 		go func() {
-			_, err := b.runner.SyncPod(ctx, turn)
+			_, err := b.runner.SyncPod(ctx, req)
 			done <- err
 		}()
 		for !slices.Contains(b.did(), "StartContainer ns/pod/app") {
@@ -252,11 +252,11 @@ func TestTerminatingPodIsStoppedWithinItsGraceAndChecked(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app", "job")
 	require.NoError(t, b.sync(pod))
-	require.NoError(t, b.runner.SyncTerminatingPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID), Grace: 5 * time.Second}))
+	require.NoError(t, b.runner.SyncTerminatingPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID), Grace: 5 * time.Second}))
 	s := b.look(pod.UID)
 	require.False(t, s.Running())
 	require.Equal(t, int32(143), s.Container("app").GetExitCode())
-	require.NoError(t, b.runner.SyncTerminatedPod(t.Context(), podworker.Turn{Pod: pod, Status: s}))
+	require.NoError(t, b.runner.SyncTerminatedPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: s}))
 }
 
 func TestSyncTerminatingPod_KillsAtTheEndOfTheGracePeriod(t *testing.T) {
@@ -265,7 +265,7 @@ func TestSyncTerminatingPod_KillsAtTheEndOfTheGracePeriod(t *testing.T) {
 	require.NoError(t, b.sync(pod))
 	status, done := b.look(pod.UID), make(chan error, 1)
 	go func() {
-		done <- b.runner.SyncTerminatingPod(t.Context(), podworker.Turn{Pod: pod, Status: status, Grace: 3 * time.Second})
+		done <- b.runner.SyncTerminatingPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: status, Grace: 3 * time.Second})
 	}()
 	began := b.clock.Now()
 	require.NoError(t, b.stepUntil(done))
@@ -282,9 +282,9 @@ func TestSyncTerminatingPod_VerifiesThatContainersStopped(t *testing.T) {
 	pod := podOf(nil, "app")
 	require.NoError(t, b.sync(pod))
 	lie = b.look(pod.UID)
-	turn := podworker.Turn{Pod: pod, Status: lie, Grace: time.Second}
-	require.ErrorIs(t, b.runner.SyncTerminatingPod(t.Context(), turn), podrunner.ErrStillRunning)
-	require.ErrorIs(t, b.runner.SyncTerminatedPod(t.Context(), turn), podrunner.ErrStillRunning)
+	req := podworker.SyncRequest{Pod: pod, Status: lie, Grace: time.Second}
+	require.ErrorIs(t, b.runner.SyncTerminatingPod(t.Context(), req), podrunner.ErrStillRunning)
+	require.ErrorIs(t, b.runner.SyncTerminatedPod(t.Context(), req), podrunner.ErrStillRunning)
 	require.ErrorContains(t, b.runner.RemovePod(t.Context(), lie), "remove pod uid: containers of the pod are still running")
 }
 
@@ -309,8 +309,8 @@ func TestSyncTerminatingRuntimePod_GraceFromAnnotations(t *testing.T) {
 	pod := podOf(nil, "app")
 	pod.Spec.TerminationGracePeriodSeconds = new(int64(25))
 	require.NoError(t, b.sync(pod))
-	turn := podworker.Turn{Status: b.look(pod.UID), Grace: time.Second}
-	require.NoError(t, b.runner.SyncTerminatingRuntimePod(t.Context(), turn))
+	req := podworker.SyncRequest{Status: b.look(pod.UID), Grace: time.Second}
+	require.NoError(t, b.runner.SyncTerminatingRuntimePod(t.Context(), req))
 	require.Equal(t, []int64{25}, recorded.seconds)
 	require.False(t, b.look(pod.UID).Running())
 }
@@ -321,7 +321,7 @@ func TestRemovedPodLeavesNothing(t *testing.T) {
 	require.NoError(t, b.sync(pod))
 	b.clock.Step(time.Second)
 	require.NoError(t, b.sync(pod))
-	require.NoError(t, b.runner.SyncTerminatingPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID), Grace: time.Second}))
+	require.NoError(t, b.runner.SyncTerminatingPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID), Grace: time.Second}))
 	b.did()
 	status := b.look(pod.UID)
 	require.NoError(t, b.runner.RemovePod(t.Context(), status))
@@ -356,7 +356,7 @@ func TestSyncPod_FailedRemovalDoesNotStopTheRest(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app", "job")
 	require.NoError(t, b.sync(pod))
-	require.NoError(t, b.runner.SyncTerminatingPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID), Grace: time.Second}))
+	require.NoError(t, b.runner.SyncTerminatingPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID), Grace: time.Second}))
 	require.NoError(t, b.node.Fail("RemoveContainer", fakecri.Fault{Object: "ns/pod/app", Err: grpcstatus.Error(codes.Unavailable, "busy"), Times: 1}))
 	err := b.runner.RemovePod(t.Context(), b.look(pod.UID))
 	require.ErrorContains(t, err, "remove container app (")

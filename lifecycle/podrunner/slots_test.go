@@ -85,7 +85,7 @@ func (b *bed) startMany(ctx context.Context, pods int) (wait func() []error) {
 	for i := range pods {
 		turns.Go(func() {
 			pod := namedPod(i)
-			_, errs[i] = b.runner.SyncPod(ctx, podworker.Turn{Pod: pod, Status: b.look(pod.UID)})
+			_, errs[i] = b.runner.SyncPod(ctx, podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID)})
 		})
 		synctest.Wait()
 	}
@@ -126,13 +126,13 @@ func TestSyncPod_WaitForSlotIsCancelled(t *testing.T) {
 		defer cancel()
 		wait := b.startMany(b.t.Context(), 1)
 		pod := namedPod(1)
-		_, err := b.runner.SyncPod(ctx, podworker.Turn{Pod: pod, Status: b.look(pod.UID)})
+		_, err := b.runner.SyncPod(ctx, podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID)})
 		require.EqualError(t, err, "wait for a start slot for pod ns/pod1: context deadline exceeded")
 		require.Equal(t, 500*time.Millisecond, time.Since(slow.epoch))
 		require.Empty(t, wait())
 		require.Len(t, slow.starts(), 1)
 		require.Empty(t, b.held.left())
-		_, err = b.runner.SyncPod(b.t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID)})
+		_, err = b.runner.SyncPod(b.t.Context(), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID)})
 		require.NoError(t, err, "its place is free again")
 		require.Len(t, slow.starts(), 2)
 	})
@@ -146,7 +146,7 @@ func TestImagesArePulledBeforeItIsAPodsTurnToStart(t *testing.T) {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "crash", Image: "crash"})
 		var second sync.WaitGroup
 		second.Go(func() {
-			_, err := b.runner.SyncPod(b.t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID)})
+			_, err := b.runner.SyncPod(b.t.Context(), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID)})
 			require.NoError(t, err)
 		})
 		synctest.Wait()

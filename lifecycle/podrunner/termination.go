@@ -95,7 +95,7 @@ func dropTerminationLogs(podRoot string, uid types.UID, container string, keep m
 	return nil
 }
 
-// LastWords returns the termination message of a container that has ended, for
+// TerminationMessage returns the termination message of a container that has ended, for
 // its status: at most 4096 bytes of the file at its terminationMessagePath. If
 // that file is empty, the container failed, and its policy is
 // FallbackToLogsOnError, it returns the tail of its log. It reads the
@@ -107,7 +107,7 @@ func dropTerminationLogs(podRoot string, uid types.UID, container string, keep m
 // (UID/containers/NAME and NAMESPACE_NAME_UID/NAME), and not through links. A
 // missing message file counts as empty. If a file can't be read, or the log
 // does not exist, the error is the message, as in the kubelet.
-func LastWords(s *runtimeapi.ContainerStatus) string {
+func TerminationMessage(s *runtimeapi.ContainerStatus) string {
 	if !exited(s) {
 		return ""
 	}

@@ -65,12 +65,12 @@ func (m *mortal) started(grace int64, hook string) *corev1.Pod {
 // end runs a terminating sync; if known is false, only the runtime knows the
 // pod.
 func (m *mortal) end(ctx context.Context, pod *corev1.Pod, known bool) error {
-	turn := podworker.Turn{Status: m.look(pod.UID), Grace: time.Second}
+	req := podworker.SyncRequest{Status: m.look(pod.UID), Grace: time.Second}
 	if !known {
-		return m.runner.SyncTerminatingRuntimePod(ctx, turn)
+		return m.runner.SyncTerminatingRuntimePod(ctx, req)
 	}
-	turn.Pod, turn.Grace = pod, time.Duration(*pod.Spec.TerminationGracePeriodSeconds)*time.Second
-	return m.runner.SyncTerminatingPod(ctx, turn)
+	req.Pod, req.Grace = pod, time.Duration(*pod.Spec.TerminationGracePeriodSeconds)*time.Second
+	return m.runner.SyncTerminatingPod(ctx, req)
 }
 
 // dieAfter lets the agent terminate the pod for the time d and then restarts
@@ -224,7 +224,7 @@ func TestTerminationRecord_WrittenOncePerDeadline(t *testing.T) {
 		require.True(t, os.SameFile(first, last), "each write is another file")
 		require.NoError(t, m.end(m.t.Context(), pod, true))
 
-		require.NoError(t, m.runner.SyncTerminatedPod(m.t.Context(), podworker.Turn{Pod: pod, Status: m.look(pod.UID)}))
+		require.NoError(t, m.runner.SyncTerminatedPod(m.t.Context(), podworker.SyncRequest{Pod: pod, Status: m.look(pod.UID)}))
 		require.NoFileExists(t, m.file(pod.UID))
 		require.NoError(t, m.end(m.t.Context(), pod, true))
 		require.NoFileExists(t, m.file(pod.UID), "a pod of which nothing runs")
@@ -265,7 +265,7 @@ func TestTerminationRecord_DeletedWithThePod(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]func(*mortal, *corev1.Pod) error{
 		"given back": func(m *mortal, pod *corev1.Pod) error {
-			return m.runner.SyncTerminatedPod(m.t.Context(), podworker.Turn{Pod: pod, Status: m.look(pod.UID)})
+			return m.runner.SyncTerminatedPod(m.t.Context(), podworker.SyncRequest{Pod: pod, Status: m.look(pod.UID)})
 		},
 		"removed": func(m *mortal, pod *corev1.Pod) error { return m.runner.RemovePod(m.t.Context(), m.look(pod.UID)) },
 		"a leftover of an agent before": func(m *mortal, pod *corev1.Pod) error {

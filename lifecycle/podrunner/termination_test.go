@@ -104,7 +104,7 @@ func newWords(t *testing.T) words {
 	return w
 }
 
-func TestLastWords_MessageAndLog(t *testing.T) {
+func TestTerminationMessage_MessageAndLog(t *testing.T) {
 	t.Parallel()
 	const none = "\x00"
 	long := strings.Repeat("a", 100) + strings.Repeat("b", 4095) + "\xff"
@@ -148,14 +148,14 @@ func TestLastWords_MessageAndLog(t *testing.T) {
 			if c.want != nil {
 				want = c.want(w)
 			}
-			require.Equal(t, want, podrunner.LastWords(w.status))
+			require.Equal(t, want, podrunner.TerminationMessage(w.status))
 		})
 	}
 }
 
 // A container that can write to the directories of its logs, or of another
 // file, must not read files of the node with the agent's permissions.
-func TestLastWords_NoLinkIsFollowed(t *testing.T) {
+func TestTerminationMessage_NoLinkIsFollowed(t *testing.T) {
 	t.Parallel()
 	for name, plant := range map[string]func(w words, secret string) error{
 		"a link for the log":     func(w words, secret string) error { return os.Symlink(secret, w.log) },
@@ -187,7 +187,7 @@ func TestLastWords_NoLinkIsFollowed(t *testing.T) {
 			secret := filepath.Join(t.TempDir(), "0.log")
 			require.NoError(t, os.WriteFile(secret, []byte("2026-01-02T03:04:05.000000006Z stderr F secret\n"), 0o600))
 			require.NoError(t, plant(w, secret))
-			require.NotContains(t, podrunner.LastWords(w.status), "secret\n")
+			require.NotContains(t, podrunner.TerminationMessage(w.status), "secret\n")
 		})
 	}
 }

@@ -9,7 +9,7 @@
 // ([ShouldRestart])? Has the spec of a container changed since it was created
 // ([ContainerHash])? What is the pod's quality-of-service class ([QOSClass])?
 // What does it request and what may it use, including sidecars, overhead and
-// pod-level resources ([Requests], [Limits], [EnforceableLimits], [Held])? Is
+// pod-level resources ([Requests], [Limits], [EnforceableLimits], [AllocatedResources])? Is
 // it critical, and which pods may preempt it ([IsCritical], [CanPreempt])? Has
 // it ended for good ([IsTerminal])? Which port does a probe or a hook refer to
 // ([PortNumber])?
@@ -37,7 +37,7 @@
 //     name and image, so that an edited manifest takes effect even if its pod
 //     keeps its UID. [KubeletHash] is the kubelet's hash, for the annotation by
 //     which a kubelet recognizes a container.
-//   - QOSClass, Requests and Held work on a pod without defaults: a missing
+//   - QOSClass, Requests and AllocatedResources work on a pod without defaults: a missing
 //     request counts as equal to the limit, for a container and for the pod as
 //     a whole. The kubelet relies on the API server's defaults.
 //

@@ -17,12 +17,12 @@ func Requests(pod *corev1.Pod) corev1.ResourceList {
 	return resource.PodRequests(defaulted(apart(pod)), resource.PodResourcesOptions{})
 }
 
-// Held returns the resources that a pod occupies on its node: [Requests], or
+// AllocatedResources returns the resources that a pod occupies on its node: [Requests], or
 // the allocated resources in its status if these are higher. A pod that was
 // shrunk in place holds the larger amount until the smaller one is in effect. A
 // pod whose resize to a larger amount is infeasible does not hold the larger
 // amount (KEP-1287).
-func Held(pod *corev1.Pod) corev1.ResourceList {
+func AllocatedResources(pod *corev1.Pod) corev1.ResourceList {
 	return resource.PodRequests(defaulted(apart(pod)), resource.PodResourcesOptions{
 		UseStatusResources: true,
 		InPlacePodLevelResourcesVerticalScalingEnabled: true,

@@ -50,7 +50,7 @@ func TestRequests_DoNotModifyThePod(t *testing.T) {
 	before := pod.DeepCopy()
 	first := podspec.Requests(pod)
 	requireList(t, first, podspec.Requests(pod))
-	requireList(t, first, podspec.Held(pod))
+	requireList(t, first, podspec.AllocatedResources(pod))
 	require.Zero(t, before.Spec.Resources.Requests.Cpu().Cmp(*pod.Spec.Resources.Requests.Cpu()))
 	pod.Spec.Resources = &corev1.ResourceRequirements{Limits: list(long, "")}
 	before = pod.DeepCopy()
@@ -132,7 +132,7 @@ func TestRequestsOfAPod(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			requireList(t, tt.want, podspec.Requests(pod))
-			requireList(t, tt.want, podspec.Held(pod)) // no status says otherwise
+			requireList(t, tt.want, podspec.AllocatedResources(pod)) // no status says otherwise
 			require.Equal(t, before, pod, "the pod was changed")
 		})
 	}
@@ -163,11 +163,11 @@ func TestHeld_ShrinkingPodHoldsTheLargerAmount(t *testing.T) {
 		}}},
 	}
 	requireList(t, list("1", ""), podspec.Requests(pod))
-	requireList(t, list("4", ""), podspec.Held(pod))
+	requireList(t, list("4", ""), podspec.AllocatedResources(pod))
 	pod.Spec.Containers[0] = asks("9", "")
-	requireList(t, list("9", ""), podspec.Held(pod))
+	requireList(t, list("9", ""), podspec.AllocatedResources(pod))
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible}}
-	requireList(t, list("4", ""), podspec.Held(pod))
+	requireList(t, list("4", ""), podspec.AllocatedResources(pod))
 }
 
 func TestCanPreempt_CriticalPods(t *testing.T) {

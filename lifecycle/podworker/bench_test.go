@@ -18,13 +18,16 @@ import (
 // trivial is a Syncer that does nothing and reports each call.
 type trivial struct{ done chan struct{} }
 
-func (s trivial) SyncPod(context.Context, podworker.Turn) (bool, error) {
+func (s trivial) SyncPod(context.Context, podworker.SyncRequest) (bool, error) {
 	s.done <- struct{}{}
 	return false, nil
 }
-func (trivial) SyncTerminatingPod(context.Context, podworker.Turn) error        { return nil }
-func (trivial) SyncTerminatingRuntimePod(context.Context, podworker.Turn) error { return nil }
-func (s trivial) SyncTerminatedPod(context.Context, podworker.Turn) error {
+
+func (trivial) SyncTerminatingPod(context.Context, podworker.SyncRequest) error { return nil }
+
+func (trivial) SyncTerminatingRuntimePod(context.Context, podworker.SyncRequest) error { return nil }
+
+func (s trivial) SyncTerminatedPod(context.Context, podworker.SyncRequest) error {
 	s.done <- struct{}{}
 	return nil
 }

@@ -223,11 +223,11 @@ func TestForgetRules(t *testing.T) {
 func TestUpdatePod_TwentyPodsGetTheirLastUpdate(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		runs, last := map[types.UID]int{}, map[types.UID]int64{}
-		b.sync.set("sync", func(_ context.Context, turn podworker.Turn) (bool, error) {
+		b.sync.set("sync", func(_ context.Context, req podworker.SyncRequest) (bool, error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			runs[turn.Pod.UID]++
-			last[turn.Pod.UID] = turn.Pod.Generation
+			runs[req.Pod.UID]++
+			last[req.Pod.UID] = req.Pod.Generation
 			return false, nil
 		})
 		for i, p := range manyPods(20) {

@@ -35,9 +35,9 @@ type Config struct {
 	Cache Cache
 	// AfterSync is called after a sync that may have changed something in the
 	// runtime: the pod became Terminating or Terminated, the sync was
-	// cancelled, or the Syncer called [Turn.Acted]. The cached status of the
+	// cancelled, or the Syncer called [SyncRequest.Acted]. The cached status of the
 	// pod is outdated then, and the next sync waits for a newer one. It is not
-	// called if the Syncer has called [Turn.Refreshed]. It must not block.
+	// called if the Syncer has called [SyncRequest.Refreshed]. It must not block.
 	// Optional.
 	AfterSync func(uid types.UID)
 
@@ -75,13 +75,13 @@ type Config struct {
 // of the caller, concurrently for many pods, and without a lock. A slow
 // callback delays its pod.
 type Observer struct {
-	// TurnEnd is called after every call of the Syncer, and after a sync that
+	// SyncEnded is called after every call of the Syncer, and after a sync that
 	// failed before that call.
-	TurnEnd func(TurnInfo)
-	// Moved is called when a pod has entered another phase. Phases never go
+	SyncEnded func(SyncInfo)
+	// PhaseChanged is called when a pod has entered another phase. Phases never go
 	// back. For one pod the calls are in order and one at a time, but they may
 	// come from different goroutines.
-	Moved func(uid types.UID, pod *corev1.Pod, phase Phase)
+	PhaseChanged func(uid types.UID, pod *corev1.Pod, phase Phase)
 	// Ignored is called for an update that was ignored.
 	Ignored func(u Update, reason string)
 	// Restarted is called when a pod has ended that was created again
@@ -90,8 +90,8 @@ type Observer struct {
 	Restarted func(pod *corev1.Pod)
 }
 
-// TurnInfo describes a finished sync.
-type TurnInfo struct {
+// SyncInfo describes a finished sync.
+type SyncInfo struct {
 	// UID is the UID of the pod.
 	UID types.UID
 	// Pod is the pod's spec, nil if only the runtime knows it.
@@ -168,11 +168,11 @@ func (c Config) withDefaults() Config {
 }
 
 func (o Observer) withDefaults() Observer {
-	if o.TurnEnd == nil {
-		o.TurnEnd = func(TurnInfo) {}
+	if o.SyncEnded == nil {
+		o.SyncEnded = func(SyncInfo) {}
 	}
-	if o.Moved == nil {
-		o.Moved = func(types.UID, *corev1.Pod, Phase) {}
+	if o.PhaseChanged == nil {
+		o.PhaseChanged = func(types.UID, *corev1.Pod, Phase) {}
 	}
 	if o.Ignored == nil {
 		o.Ignored = func(Update, string) {}

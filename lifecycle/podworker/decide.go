@@ -51,10 +51,10 @@ type effects struct {
 	cancel bool
 }
 
-// decide applies an update, by the kubelet's rules: a pod that must end
+// applyUpdate applies an update, by the kubelet's rules: a pod that must end
 // cannot be revived, a terminating pod is not created again under the same UID
 // before it was forgotten, and updates after the end have no effect.
-func decide(s state, u Update, w chan<- error, f facts) (state, effects) {
+func applyUpdate(s state, u Update, w chan<- error, f facts) (state, effects) {
 	if reason := malformed(u); reason != "" {
 		return s, effects{ignored: reason, report: waiterList(w)}
 	}

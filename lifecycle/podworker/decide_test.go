@@ -41,7 +41,7 @@ func describe(s state, e effects) string {
 	return strings.Join(words, " ")
 }
 
-func TestDecide(t *testing.T) {
+func TestApplyUpdate(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}, Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(30))}}
 	gone, failed := pod.DeepCopy(), pod.DeepCopy()
@@ -94,7 +94,7 @@ func TestDecide(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			done := make(chan error, 1)
-			got, e := decide(tt.before, tt.update, done, tt.facts)
+			got, e := applyUpdate(tt.before, tt.update, done, tt.facts)
 			require.Equal(t, tt.want, describe(got, e))
 			require.Equal(t, 1, len(got.waiters)+len(e.report), "who waits is kept or told, never both, never neither")
 			require.GreaterOrEqual(t, got.phase, tt.before.phase)

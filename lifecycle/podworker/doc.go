@@ -6,7 +6,7 @@
 // [Workers] hold a small record for each pod and call a [Syncer] for it, one
 // call at a time: when the pod is new or changed, when something happened to
 // it, when a failed sync is repeated, and in any case once a minute. Such a
-// call is a sync; the type [Turn] is its argument. A pod goes through four
+// call is a sync; the type [SyncRequest] is its argument. A pod goes through four
 // phases and never back:
 //
 //	Syncing → Terminating → Terminated → Finished → forgotten
@@ -26,7 +26,7 @@
 // Every sync gets a status of the pod that is newer than the end of the
 // previous sync, so that it does not repeat what that one did. A Syncer that
 // has refreshed the cache after its last change reports that with
-// [Turn.Refreshed]. This holds across several lives of one UID too: a new pod
+// [SyncRequest.Refreshed]. This holds across several lives of one UID too: a new pod
 // does not start with the status of its predecessor. It also holds if the clock
 // does not advance, as in a testing/synctest bubble whose runtime answers at
 // once: there a sync waits for the first status with a later time.
@@ -54,7 +54,7 @@
 //     never is.
 //  4. The grace period never grows, and all terminating syncs of a pod share
 //     one deadline. A shorter grace period moves it for a running sync that
-//     uses [Turn.Deadline], and cancels the ctx of other syncs; the next
+//     uses [SyncRequest.Deadline], and cancels the ctx of other syncs; the next
 //     sync has the shorter one.
 //  5. [Workers.KillPod] always returns: when nothing of the pod runs, when its
 //     ctx is done, or when Run returns.

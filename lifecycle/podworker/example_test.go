@@ -16,24 +16,24 @@ import (
 // printer prints what it would do.
 type printer struct{ synced chan struct{} }
 
-func (p printer) SyncPod(_ context.Context, t podworker.Turn) (bool, error) {
-	fmt.Println("sync", t.Pod.Name, "because of", t.Type)
+func (p printer) SyncPod(_ context.Context, req podworker.SyncRequest) (bool, error) {
+	fmt.Println("sync", req.Pod.Name, "because of", req.Type)
 	close(p.synced)
 	return false, nil
 }
 
-func (printer) SyncTerminatingPod(_ context.Context, t podworker.Turn) error {
-	fmt.Println("stop", t.Pod.Name, "within", t.Grace)
+func (printer) SyncTerminatingPod(_ context.Context, req podworker.SyncRequest) error {
+	fmt.Println("stop", req.Pod.Name, "within", req.Grace)
 	return nil
 }
 
-func (printer) SyncTerminatingRuntimePod(_ context.Context, t podworker.Turn) error {
-	fmt.Println("stop", t.Status.UID, "of which there is no spec")
+func (printer) SyncTerminatingRuntimePod(_ context.Context, req podworker.SyncRequest) error {
+	fmt.Println("stop", req.Status.UID, "of which there is no spec")
 	return nil
 }
 
-func (printer) SyncTerminatedPod(_ context.Context, t podworker.Turn) error {
-	fmt.Println("clean up after", t.Pod.Name)
+func (printer) SyncTerminatedPod(_ context.Context, req podworker.SyncRequest) error {
+	fmt.Println("clean up after", req.Pod.Name)
 	return nil
 }
 
@@ -43,7 +43,7 @@ func Example() {
 	workers, err := podworker.New(podworker.Config{
 		Syncer: syncer,
 		Cache:  cache,
-		Observer: podworker.Observer{Moved: func(_ types.UID, _ *corev1.Pod, phase podworker.Phase) {
+		Observer: podworker.Observer{PhaseChanged: func(_ types.UID, _ *corev1.Pod, phase podworker.Phase) {
 			if phase == podworker.Finished {
 				close(finished)
 			}

@@ -29,59 +29,59 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type syncer struct {
 	mu    sync.Mutex
 	calls []string
-	turns []podworker.Turn
-	on    map[string]func(context.Context, podworker.Turn) (bool, error)
+	turns []podworker.SyncRequest
+	on    map[string]func(context.Context, podworker.SyncRequest) (bool, error)
 }
 
-func (s *syncer) do(ctx context.Context, name string, t podworker.Turn) (bool, error) {
-	uid := t.Status.UID
-	if t.Pod != nil {
-		uid = t.Pod.UID
+func (s *syncer) do(ctx context.Context, name string, req podworker.SyncRequest) (bool, error) {
+	uid := req.Status.UID
+	if req.Pod != nil {
+		uid = req.Pod.UID
 	}
 	s.mu.Lock()
 	s.calls = append(s.calls, fmt.Sprintf("%s %s", name, uid))
-	s.turns = append(s.turns, t)
+	s.turns = append(s.turns, req)
 	on := s.on[name]
 	s.mu.Unlock()
 	if on == nil {
 		return false, nil
 	}
-	return on(ctx, t)
+	return on(ctx, req)
 }
 
-func (s *syncer) SyncPod(ctx context.Context, t podworker.Turn) (bool, error) {
-	return s.do(ctx, "sync", t)
+func (s *syncer) SyncPod(ctx context.Context, req podworker.SyncRequest) (bool, error) {
+	return s.do(ctx, "sync", req)
 }
 
-func (s *syncer) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error {
-	_, err := s.do(ctx, "terminating", t)
+func (s *syncer) SyncTerminatingPod(ctx context.Context, req podworker.SyncRequest) error {
+	_, err := s.do(ctx, "terminating", req)
 	return err
 }
 
-func (s *syncer) SyncTerminatingRuntimePod(ctx context.Context, t podworker.Turn) error {
-	_, err := s.do(ctx, "runtime", t)
+func (s *syncer) SyncTerminatingRuntimePod(ctx context.Context, req podworker.SyncRequest) error {
+	_, err := s.do(ctx, "runtime", req)
 	return err
 }
 
-func (s *syncer) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error {
-	_, err := s.do(ctx, "terminated", t)
+func (s *syncer) SyncTerminatedPod(ctx context.Context, req podworker.SyncRequest) error {
+	_, err := s.do(ctx, "terminated", req)
 	return err
 }
 
 // set makes the named calls run f from now on.
-func (s *syncer) set(name string, f func(context.Context, podworker.Turn) (bool, error)) {
+func (s *syncer) set(name string, f func(context.Context, podworker.SyncRequest) (bool, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.on[name] = f
 }
 
 func (s *syncer) fail(name string, err error) {
-	s.set(name, func(context.Context, podworker.Turn) (bool, error) { return false, err })
+	s.set(name, func(context.Context, podworker.SyncRequest) (bool, error) { return false, err })
 }
 
 // hang makes the named calls last until their ctx is done.
 func (s *syncer) hang(name string) {
-	s.set(name, func(ctx context.Context, _ podworker.Turn) (bool, error) {
+	s.set(name, func(ctx context.Context, _ podworker.SyncRequest) (bool, error) {
 		<-ctx.Done()
 		return false, ctx.Err()
 	})
@@ -96,7 +96,7 @@ func (s *syncer) log() []string {
 	return calls
 }
 
-func (s *syncer) last() podworker.Turn {
+func (s *syncer) last() podworker.SyncRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.turns[len(s.turns)-1]
@@ -191,7 +191,7 @@ type bed struct {
 	sync    *syncer
 	cache   *instant
 	mu      sync.Mutex
-	turns   []podworker.TurnInfo
+	turns   []podworker.SyncInfo
 	moved   []string
 	ignored []string
 	after   []types.UID
@@ -215,7 +215,7 @@ func newBed(t *testing.T) *bed {
 	t.Helper()
 	b := &bed{
 		t:     t,
-		sync:  &syncer{on: map[string]func(context.Context, podworker.Turn) (bool, error){}},
+		sync:  &syncer{on: map[string]func(context.Context, podworker.SyncRequest) (bool, error){}},
 		cache: &instant{pods: map[types.UID]*podcache.Status{}},
 	}
 	record := func(f func()) {
@@ -230,8 +230,8 @@ func newBed(t *testing.T) *bed {
 		Jitter:    func() float64 { return 0 },
 		AfterSync: func(uid types.UID) { record(func() { b.after = append(b.after, uid) }) },
 		Observer: podworker.Observer{
-			TurnEnd: func(i podworker.TurnInfo) { record(func() { b.turns = append(b.turns, i) }) },
-			Moved: func(uid types.UID, _ *corev1.Pod, p podworker.Phase) {
+			SyncEnded: func(i podworker.SyncInfo) { record(func() { b.turns = append(b.turns, i) }) },
+			PhaseChanged: func(uid types.UID, _ *corev1.Pod, p podworker.Phase) {
 				record(func() { b.moved = append(b.moved, fmt.Sprint(uid, " ", p)) })
 			},
 			Ignored:   func(_ podworker.Update, why string) { record(func() { b.ignored = append(b.ignored, why) }) },

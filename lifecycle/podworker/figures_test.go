@@ -35,7 +35,7 @@ func TestSync_LeavesNoGoroutine(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		const n = 100
 		gate := make(chan struct{})
-		b.sync.set("sync", func(context.Context, podworker.Turn) (bool, error) { <-gate; return false, nil })
+		b.sync.set("sync", func(context.Context, podworker.SyncRequest) (bool, error) { <-gate; return false, nil })
 		before := runtime.NumGoroutine()
 		for _, p := range manyPods(n) {
 			b.UpdatePod(podworker.Update{Type: podworker.Create, Pod: p})
@@ -52,7 +52,7 @@ func TestSync_LeavesNoGoroutine(t *testing.T) {
 func TestKillPod_HundredPodsConcurrently(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		const stop = 200 * time.Millisecond
-		b.sync.set("terminating", func(context.Context, podworker.Turn) (bool, error) {
+		b.sync.set("terminating", func(context.Context, podworker.SyncRequest) (bool, error) {
 			time.Sleep(stop)
 			return false, nil
 		})
@@ -75,7 +75,7 @@ func TestKillPod_HundredPodsConcurrently(t *testing.T) {
 func TestSync_ContextEndsWithTheSync(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		var left context.Context
-		b.sync.set("sync", func(ctx context.Context, _ podworker.Turn) (bool, error) {
+		b.sync.set("sync", func(ctx context.Context, _ podworker.SyncRequest) (bool, error) {
 			left = ctx
 			return false, ctx.Err()
 		})

@@ -32,9 +32,9 @@ func TestFreshness_ClockThatStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen []int
 		cache := podcache.New()
-		s := &syncer{on: map[string]func(context.Context, podworker.Turn) (bool, error){
-			"sync": func(_ context.Context, turn podworker.Turn) (bool, error) {
-				seen = append(seen, len(turn.Status.Containers))
+		s := &syncer{on: map[string]func(context.Context, podworker.SyncRequest) (bool, error){
+			"sync": func(_ context.Context, req podworker.SyncRequest) (bool, error) {
+				seen = append(seen, len(req.Status.Containers))
 				return false, nil
 			},
 		}}
@@ -141,7 +141,7 @@ func (emptyHanded) GetNewerThan(context.Context, types.UID, time.Time) (*podcach
 
 func TestSync_NilStatusFromTheCacheIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &syncer{on: map[string]func(context.Context, podworker.Turn) (bool, error){}}
+		s := &syncer{on: map[string]func(context.Context, podworker.SyncRequest) (bool, error){}}
 		w, err := podworker.New(podworker.Config{Syncer: s, Cache: emptyHanded{}})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())

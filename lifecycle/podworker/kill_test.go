@@ -167,7 +167,7 @@ func TestKillPod_ErrorOfAHangingKillIsTheCause(t *testing.T) {
 func TestKillPod_EveryWaiterIsNotified(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		gate := make(chan struct{})
-		b.sync.set("terminating", func(context.Context, podworker.Turn) (bool, error) { <-gate; return false, nil })
+		b.sync.set("terminating", func(context.Context, podworker.SyncRequest) (bool, error) { <-gate; return false, nil })
 		b.update(podworker.Create, newPod("a"))
 		var all []<-chan error
 		for range 10 {
@@ -275,7 +275,7 @@ func removeAll(list []string, drop ...string) []string {
 func TestStaticQueue_PodThatTerminatesFromTheStart(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		release := make(chan struct{})
-		b.sync.set("terminating", func(context.Context, podworker.Turn) (bool, error) { <-release; return false, nil })
+		b.sync.set("terminating", func(context.Context, podworker.SyncRequest) (bool, error) { <-release; return false, nil })
 		b.cache.set(func(c *instant) { c.pods["old"] = running("old") })
 		killed := b.kill(newPod("old", static("web")), podworker.KillOptions{})
 		b.update(podworker.Create, newPod("new", static("web")))

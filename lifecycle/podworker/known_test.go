@@ -41,7 +41,7 @@ func TestQueries(t *testing.T) {
 		b.sync.fail("terminating", errors.New("no"))
 		b.sync.fail("terminated", errors.New("no"))
 		gate := make(chan struct{})
-		b.sync.set("sync", func(context.Context, podworker.Turn) (bool, error) { <-gate; return false, nil })
+		b.sync.set("sync", func(context.Context, podworker.SyncRequest) (bool, error) { <-gate; return false, nil })
 		b.update(podworker.Sync, pod)
 		b.update(podworker.Kill, pod)
 		require.Equal(t, [7]bool{n, y, n, y, n, n, n}, b.answers("a"), "asked to end, but its worker has not seen it")
@@ -64,7 +64,7 @@ func TestQueries(t *testing.T) {
 func TestUpdatePod_SyncOfAnUnknownPodIsIgnored(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		pod := newPod("a")
-		b.sync.set("sync", func(context.Context, podworker.Turn) (bool, error) { return true, nil })
+		b.sync.set("sync", func(context.Context, podworker.SyncRequest) (bool, error) { return true, nil })
 		b.update(podworker.Sync, pod)
 		require.Empty(t, b.sync.log())
 		require.Equal(t, []string{"the pod was never created"}, b.ignored)
@@ -191,7 +191,7 @@ func TestSyncKnownPods_NewRuntimePodIsAnOrphan(t *testing.T) {
 func TestSyncKnownPods_PodCreatedAgainWhileTerminatingRestartsOnce(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		gate := make(chan struct{})
-		b.sync.set("terminating", func(context.Context, podworker.Turn) (bool, error) { <-gate; return false, nil })
+		b.sync.set("terminating", func(context.Context, podworker.SyncRequest) (bool, error) { <-gate; return false, nil })
 		pod := newPod("a", static("web"))
 		b.update(podworker.Create, pod)
 		b.SyncKnownPods(desired(pod))

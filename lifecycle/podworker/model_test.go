@@ -44,9 +44,9 @@ type judge struct {
 	seen    map[types.UID]time.Time
 }
 
-func (j *judge) turn(ctx context.Context, t podworker.Turn, phase podworker.Phase) (bool, error) {
-	uid := t.Status.UID
-	j.enter(uid, t, phase)
+func (j *judge) turn(ctx context.Context, req podworker.SyncRequest, phase podworker.Phase) (bool, error) {
+	uid := req.Status.UID
+	j.enter(uid, req, phase)
 	what, lasts := j.plan()
 	var err error
 	switch what {
@@ -68,10 +68,10 @@ func (j *judge) turn(ctx context.Context, t podworker.Turn, phase podworker.Phas
 		err = &podworker.RetryError{At: time.Now().Add(lasts)}
 	case 4:
 		time.Sleep(lasts) // deaf to its ctx
-		t.Acted()
+		req.Acted()
 	default:
 	}
-	j.leave(uid, t, phase, err)
+	j.leave(uid, req, phase, err)
 	return what == 4 && phase == podworker.Syncing, err
 }
 
@@ -87,38 +87,38 @@ func (j *judge) plan() (what int, lasts time.Duration) {
 	return j.rng.IntN(8), time.Duration(j.rng.IntN(20_000)) * time.Millisecond
 }
 
-func (j *judge) enter(uid types.UID, t podworker.Turn, phase podworker.Phase) {
+func (j *judge) enter(uid types.UID, req podworker.SyncRequest, phase podworker.Phase) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	require.False(j.t, j.busy[uid], "seed %d: two turns of %s at once", j.seed, uid)
 	j.busy[uid] = true
 	require.GreaterOrEqual(j.t, phase, j.phase[uid], "seed %d: %s goes back", j.seed, uid)
 	j.phase[uid] = phase
-	if !t.Status.Stale {
+	if !req.Status.Stale {
 		require.False(j.t, j.seen[uid].Before(j.ended[uid]), "seed %d: %s sees an old status", j.seed, uid)
 	}
 	if phase == podworker.Syncing {
-		require.False(j.t, t.Status.Stale, "seed %d: %s starts from a stale status", j.seed, uid)
-		if podspec.IsStatic(t.Pod) {
-			name := podspec.FullName(t.Pod)
+		require.False(j.t, req.Status.Stale, "seed %d: %s starts from a stale status", j.seed, uid)
+		if podspec.IsStatic(req.Pod) {
+			name := podspec.FullName(req.Pod)
 			other, taken := j.started[name]
 			require.True(j.t, !taken || other == uid, "seed %d: %s and %s share a name", j.seed, uid, other)
 			j.started[name] = uid
 		}
 		return
 	}
-	require.GreaterOrEqual(j.t, t.Grace, time.Duration(0))
+	require.GreaterOrEqual(j.t, req.Grace, time.Duration(0))
 	if before, ok := j.grace[uid]; ok {
-		require.LessOrEqual(j.t, t.Grace, before, "seed %d: the grace of %s grows", j.seed, uid)
+		require.LessOrEqual(j.t, req.Grace, before, "seed %d: the grace of %s grows", j.seed, uid)
 	}
-	j.grace[uid] = t.Grace
+	j.grace[uid] = req.Grace
 }
 
-func (j *judge) leave(uid types.UID, t podworker.Turn, phase podworker.Phase, err error) {
+func (j *judge) leave(uid types.UID, req podworker.SyncRequest, phase podworker.Phase, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.busy[uid], j.ended[uid] = false, time.Now()
-	gone := err == nil && (phase == podworker.Terminated || t.Pod == nil)
+	gone := err == nil && (phase == podworker.Terminated || req.Pod == nil)
 	if !gone {
 		return
 	}
@@ -131,22 +131,22 @@ func (j *judge) leave(uid types.UID, t podworker.Turn, phase podworker.Phase, er
 	delete(j.grace, uid)
 }
 
-func (j *judge) SyncPod(ctx context.Context, t podworker.Turn) (bool, error) {
-	return j.turn(ctx, t, podworker.Syncing)
+func (j *judge) SyncPod(ctx context.Context, req podworker.SyncRequest) (bool, error) {
+	return j.turn(ctx, req, podworker.Syncing)
 }
 
-func (j *judge) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error {
-	_, err := j.turn(ctx, t, podworker.Terminating)
+func (j *judge) SyncTerminatingPod(ctx context.Context, req podworker.SyncRequest) error {
+	_, err := j.turn(ctx, req, podworker.Terminating)
 	return err
 }
 
-func (j *judge) SyncTerminatingRuntimePod(ctx context.Context, t podworker.Turn) error {
-	_, err := j.turn(ctx, t, podworker.Terminating)
+func (j *judge) SyncTerminatingRuntimePod(ctx context.Context, req podworker.SyncRequest) error {
+	_, err := j.turn(ctx, req, podworker.Terminating)
 	return err
 }
 
-func (j *judge) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error {
-	_, err := j.turn(ctx, t, podworker.Terminated)
+func (j *judge) SyncTerminatedPod(ctx context.Context, req podworker.SyncRequest) error {
+	_, err := j.turn(ctx, req, podworker.Terminated)
 	return err
 }
 

@@ -235,7 +235,7 @@ func (w *Workers) update(u Update, done chan<- error) {
 		p.updated = w.updates
 	}
 	before, described := p.phase, p.pod != nil
-	next, e := decide(p.state, u, done, facts{known: known, runs: runs, waits: p.name != "" && w.static.waits(p.name, uid)})
+	next, e := applyUpdate(p.state, u, done, facts{known: known, runs: runs, waits: p.name != "" && w.static.waits(p.name, uid)})
 	p.state = next
 	if e.ignored == "" {
 		if !known {
@@ -330,7 +330,7 @@ func (w *Workers) notifyPhaseChanges(p *worker) {
 		m := p.phaseChanges[0]
 		p.phaseChanges, p.notifying = p.phaseChanges[1:], true
 		w.mu.Unlock()
-		w.cfg.Observer.Moved(p.uid, m.pod, m.phase)
+		w.cfg.Observer.PhaseChanged(p.uid, m.pod, m.phase)
 		w.mu.Lock()
 		p.notifying = false
 	}

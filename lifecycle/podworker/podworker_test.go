@@ -54,7 +54,7 @@ func TestUpdatePod_UpdatesThatTerminate(t *testing.T) {
 			synctest.Wait()
 		},
 		"run to completion": func(b *bed) {
-			b.sync.set("sync", func(context.Context, podworker.Turn) (bool, error) { return true, nil })
+			b.sync.set("sync", func(context.Context, podworker.SyncRequest) (bool, error) { return true, nil })
 			b.update(podworker.Sync, newPod("a"))
 			b.sync.log()
 			b.sync.calls = []string{"terminating a", "terminated a"}
@@ -75,7 +75,7 @@ func TestUpdatePod_UpdatesThatTerminate(t *testing.T) {
 func TestUpdatePod_NewestUpdateCounts(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		gate := make(chan struct{})
-		b.sync.set("sync", func(context.Context, podworker.Turn) (bool, error) { <-gate; return false, nil })
+		b.sync.set("sync", func(context.Context, podworker.SyncRequest) (bool, error) { <-gate; return false, nil })
 		b.update(podworker.Create, newPod("a"))
 		var last *corev1.Pod
 		for i := range 20 {
@@ -311,7 +311,7 @@ func TestObserver_MovedIsCalledInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []podworker.Phase
 		w, err := podworker.New(podworker.Config{
-			Syncer: &syncer{}, Cache: &instant{}, Observer: podworker.Observer{Moved: func(_ types.UID, _ *corev1.Pod, p podworker.Phase) {
+			Syncer: &syncer{}, Cache: &instant{}, Observer: podworker.Observer{PhaseChanged: func(_ types.UID, _ *corev1.Pod, p podworker.Phase) {
 				if p == podworker.Terminating {
 					time.Sleep(time.Second)
 				}
@@ -331,15 +331,15 @@ func TestObserver_MovedIsCalledInOrder(t *testing.T) {
 // of its goroutine replaces the one that was due.
 func TestSync_ReplacesTheDueSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &syncer{on: map[string]func(context.Context, podworker.Turn) (bool, error){}}
+		s := &syncer{on: map[string]func(context.Context, podworker.SyncRequest) (bool, error){}}
 		var w *podworker.Workers
 		w, err := podworker.New(podworker.Config{
-			Syncer: s, Cache: &instant{}, Observer: podworker.Observer{TurnEnd: func(i podworker.TurnInfo) {
+			Syncer: s, Cache: &instant{}, Observer: podworker.Observer{SyncEnded: func(i podworker.SyncInfo) {
 				if i.Type != podworker.Create {
 					return
 				}
 				w.UpdatePod(podworker.Update{Type: podworker.Change, Pod: i.Pod})
-				s.set("sync", func(context.Context, podworker.Turn) (bool, error) {
+				s.set("sync", func(context.Context, podworker.SyncRequest) (bool, error) {
 					time.Sleep(10 * time.Minute)
 					return false, nil
 				})
@@ -358,13 +358,13 @@ func TestAfterSync_CalledIfTheSyncActed(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.update(podworker.Create, newPod("a"))
 		require.Empty(t, b.after)
-		b.sync.set("sync", func(_ context.Context, turn podworker.Turn) (bool, error) {
-			turn.Acted()
+		b.sync.set("sync", func(_ context.Context, req podworker.SyncRequest) (bool, error) {
+			req.Acted()
 			return false, errors.New("half of it")
 		})
 		b.update(podworker.Sync, newPod("a"))
 		require.Equal(t, []types.UID{"a"}, b.after)
-		podworker.Turn{}.Acted() // does nothing
+		podworker.SyncRequest{}.Acted() // does nothing
 	})
 }
 
@@ -372,10 +372,10 @@ func TestAfterSync_CalledIfTheSyncActed(t *testing.T) {
 func TestAfterSync_RefreshedTurn(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		var refreshed time.Time
-		b.sync.set("terminating", func(_ context.Context, turn podworker.Turn) (bool, error) {
-			turn.Acted()
+		b.sync.set("terminating", func(_ context.Context, req podworker.SyncRequest) (bool, error) {
+			req.Acted()
 			refreshed = time.Now()
-			turn.Refreshed(refreshed)
+			req.Refreshed(refreshed)
 			time.Sleep(time.Second)
 			return false, nil
 		})
@@ -385,7 +385,7 @@ func TestAfterSync_RefreshedTurn(t *testing.T) {
 		require.Equal(t, []string{"sync a", "terminating a", "terminated a"}, b.sync.log())
 		require.Empty(t, b.after)
 		require.Equal(t, refreshed, b.cache.asked[2])
-		podworker.Turn{}.Refreshed(refreshed) // does nothing
+		podworker.SyncRequest{}.Refreshed(refreshed) // does nothing
 	})
 }
 
@@ -416,9 +416,9 @@ func TestNamesOfTypesAndPhases(t *testing.T) {
 func TestDeadline_ShorterGraceMovesItDuringASync(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		var deadlines []*lifecycle.Deadline
-		b.sync.set("terminating", func(ctx context.Context, turn podworker.Turn) (bool, error) {
-			deadlines = append(deadlines, turn.Deadline())
-			until, stop := turn.Deadline().Context(ctx)
+		b.sync.set("terminating", func(ctx context.Context, req podworker.SyncRequest) (bool, error) {
+			deadlines = append(deadlines, req.Deadline())
+			until, stop := req.Deadline().Context(ctx)
 			defer stop()
 			<-until.Done()
 			if len(deadlines) == 1 {
@@ -450,8 +450,8 @@ func TestDeadline_ShorterGraceMovesItDuringASync(t *testing.T) {
 func TestDeadline_PodAlreadyBeingDeletedKeepsItsGracePeriod(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		var left time.Duration
-		b.sync.set("terminating", func(_ context.Context, turn podworker.Turn) (bool, error) {
-			left = turn.Deadline().Left()
+		b.sync.set("terminating", func(_ context.Context, req podworker.SyncRequest) (bool, error) {
+			left = req.Deadline().Left()
 			return false, nil
 		})
 		pod := newPod("a", deleted(30))

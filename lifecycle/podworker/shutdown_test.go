@@ -41,7 +41,7 @@ func TestShutdown_CriticalPodsLast(t *testing.T) {
 			b.update(podworker.Create, s.Pods[0].Pod)
 		}
 		b.sync.log()
-		b.sync.set("terminating", func(context.Context, podworker.Turn) (bool, error) {
+		b.sync.set("terminating", func(context.Context, podworker.SyncRequest) (bool, error) {
 			time.Sleep(3 * time.Second)
 			return false, nil
 		})
@@ -73,8 +73,8 @@ func TestShutdown_CriticalPodsLast(t *testing.T) {
 
 func TestShutdown_SlowStageDoesNotDelayTheNext(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.sync.set("terminating", func(ctx context.Context, turn podworker.Turn) (bool, error) {
-			if turn.Pod.Name == "a" {
+		b.sync.set("terminating", func(ctx context.Context, req podworker.SyncRequest) (bool, error) {
+			if req.Pod.Name == "a" {
 				<-ctx.Done()
 			}
 			return false, ctx.Err()

@@ -20,22 +20,22 @@ type Syncer interface {
 	// SyncPod makes a pod match its spec. It is called until the pod is to be
 	// terminated. terminal reports that the pod has run to completion, which
 	// terminates it too: its containers have exited and must not run again.
-	SyncPod(ctx context.Context, t Turn) (terminal bool, err error)
+	SyncPod(ctx context.Context, req SyncRequest) (terminal bool, err error)
 	// SyncTerminatingPod stops all containers of a pod within t.Grace. A nil
 	// error means that nothing runs any more; then it is never called again for
 	// that pod.
-	SyncTerminatingPod(ctx context.Context, t Turn) error
+	SyncTerminatingPod(ctx context.Context, req SyncRequest) error
 	// SyncTerminatingRuntimePod does the same for a pod that has no spec,
 	// because only the runtime knows it. No other call follows for such a pod.
-	SyncTerminatingRuntimePod(ctx context.Context, t Turn) error
+	SyncTerminatingRuntimePod(ctx context.Context, req SyncRequest) error
 	// SyncTerminatedPod releases the resources of a stopped pod. A nil error
 	// finishes the pod.
-	SyncTerminatedPod(ctx context.Context, t Turn) error
+	SyncTerminatedPod(ctx context.Context, req SyncRequest) error
 }
 
-// Turn is the argument of one sync: one call of a [Syncer] for one pod. Pod and
+// SyncRequest is the argument of one sync: one call of a [Syncer] for one pod. Pod and
 // Status are shared and must not be modified.
-type Turn struct {
+type SyncRequest struct {
 	// Type is the type of the newest update, or [Sync] if the sync is periodic
 	// or a retry.
 	Type UpdateType
@@ -43,7 +43,7 @@ type Turn struct {
 	Pod *corev1.Pod
 	// Status is the pod's state in the runtime, never nil. It is at least as
 	// new as the end of the last sync, or as the time that the last sync passed
-	// to [Turn.Refreshed], unless it is marked Stale: see
+	// to [SyncRequest.Refreshed], unless it is marked Stale: see
 	// [Config.FreshTimeout].
 	Status *podcache.Status
 	// Grace is the pod's grace period, in whole seconds, at least one. It is 0
@@ -65,32 +65,32 @@ type Turn struct {
 // first terminating sync began. It is the same value in each sync. A caller of
 // Deadline must respect it: a second, shorter grace period then moves the
 // deadline during the sync, instead of cancelling the sync. It returns nil
-// before the pod is terminating, and for a Turn that was not made by a worker.
-func (t Turn) Deadline() *lifecycle.Deadline {
-	if t.usesDeadline != nil {
-		t.usesDeadline.Store(true)
+// before the pod is terminating, and for a SyncRequest that was not made by a worker.
+func (req SyncRequest) Deadline() *lifecycle.Deadline {
+	if req.usesDeadline != nil {
+		req.usesDeadline.Store(true)
 	}
-	return t.deadline
+	return req.deadline
 }
 
 // Acted records that this sync changed something in the runtime, so that the
 // pod's status should be refreshed at once: see [Config.AfterSync]. Call it
-// before the sync returns, from its goroutine. On the zero Turn it does
+// before the sync returns, from its goroutine. On the zero SyncRequest it does
 // nothing.
-func (t Turn) Acted() {
-	if t.acted != nil {
-		*t.acted = true
+func (req SyncRequest) Acted() {
+	if req.acted != nil {
+		*req.acted = true
 	}
 }
 
 // Refreshed records that the sync has changed nothing in the runtime since the
 // given time, and that the Cache has a status of the pod that is as new. The
 // next sync then needs no newer one, and [Config.AfterSync] is not called. Call
-// it before the sync returns, from its goroutine. On the zero Turn it does
+// it before the sync returns, from its goroutine. On the zero SyncRequest it does
 // nothing.
-func (t Turn) Refreshed(since time.Time) {
-	if t.refreshed != nil {
-		*t.refreshed = since
+func (req SyncRequest) Refreshed(since time.Time) {
+	if req.refreshed != nil {
+		*req.refreshed = since
 	}
 }
 
@@ -184,6 +184,6 @@ type KillOptions struct {
 	// Evict marks the termination as an eviction:
 	// [Workers.ShouldPodContentBeRemoved].
 	Evict bool
-	// StatusFn becomes [Turn.StatusFn] if not nil. The last one counts.
+	// StatusFn becomes [SyncRequest.StatusFn] if not nil. The last one counts.
 	StatusFn func(*corev1.PodStatus)
 }

@@ -14,10 +14,10 @@ import (
 type syncRun struct {
 	p     *worker
 	ctx   context.Context
-	turn  Turn
+	req   SyncRequest
 	since time.Time // the status must be at least as new
 	ended time.Time
-	info  TurnInfo
+	info  SyncInfo
 	// synced: the Syncer was called. acted: it changed something. terminal: the
 	// pod has run to completion. If refreshed is not zero, nothing has changed
 	// since that time, and the cache has a status that is as new.
@@ -51,14 +51,14 @@ func (w *Workers) begin(p *worker) *syncRun {
 	}
 	t := &syncRun{
 		p:     p,
-		turn:  Turn{Type: p.why, Pod: p.pod, Status: p.running, Grace: p.grace, Evict: p.evicted, StatusFn: p.statusFn},
+		req:   SyncRequest{Type: p.why, Pod: p.pod, Status: p.running, Grace: p.grace, Evict: p.evicted, StatusFn: p.statusFn},
 		since: p.since,
-		info:  TurnInfo{UID: p.uid, Pod: p.pod, Type: p.why, First: first, Phase: p.phase},
+		info:  SyncInfo{UID: p.uid, Pod: p.pod, Type: p.why, First: first, Phase: p.phase},
 	}
-	t.turn.acted, t.turn.refreshed = &t.acted, &t.refreshed
+	t.req.acted, t.req.refreshed = &t.acted, &t.refreshed
 	p.usesDeadline.Store(false)
 	if p.phase == Terminating {
-		t.turn.deadline, t.turn.usesDeadline = p.deadline, &p.usesDeadline
+		t.req.deadline, t.req.usesDeadline = p.deadline, &p.usesDeadline
 	}
 	t.ctx, p.cancel = context.WithCancel(w.run)
 	p.why = Sync // the reason of the next sync, unless an update gives another
@@ -87,16 +87,16 @@ func (w *Workers) doSync(t *syncRun) {
 	if err != nil {
 		return
 	}
-	t.turn.Status, t.info.Stale, t.synced = status, status.Stale, true
+	t.req.Status, t.info.Stale, t.synced = status, status.Stale, true
 	switch {
 	case t.info.Phase == Syncing:
-		t.terminal, t.info.Err = w.cfg.Syncer.SyncPod(t.ctx, t.turn)
+		t.terminal, t.info.Err = w.cfg.Syncer.SyncPod(t.ctx, t.req)
 	case t.info.Phase == Terminated:
-		t.info.Err = w.cfg.Syncer.SyncTerminatedPod(t.ctx, t.turn)
-	case t.turn.Pod == nil:
-		t.info.Err = w.cfg.Syncer.SyncTerminatingRuntimePod(t.ctx, t.turn)
+		t.info.Err = w.cfg.Syncer.SyncTerminatedPod(t.ctx, t.req)
+	case t.req.Pod == nil:
+		t.info.Err = w.cfg.Syncer.SyncTerminatingRuntimePod(t.ctx, t.req)
 	default:
-		t.info.Err = w.cfg.Syncer.SyncTerminatingPod(t.ctx, t.turn)
+		t.info.Err = w.cfg.Syncer.SyncTerminatingPod(t.ctx, t.req)
 	}
 	t.ended = w.cfg.Clock.Now()
 	t.info.Duration = t.ended.Sub(called)
@@ -141,7 +141,7 @@ func (w *Workers) finish(t *syncRun) {
 	if t.info.Err != nil && !cancelled {
 		w.logFailure(t)
 	}
-	w.cfg.Observer.TurnEnd(t.info)
+	w.cfg.Observer.SyncEnded(t.info)
 	if hasChanges {
 		w.notifyPhaseChanges(p)
 	}
@@ -183,8 +183,8 @@ func (w *Workers) status(t *syncRun) (*podcache.Status, error) {
 	// The status is stale because of the error above.
 	if s, _ := w.cfg.Cache.Get(uid); s != nil && len(s.Sandboxes)+len(s.Containers) > 0 {
 		last = *s
-	} else if t.turn.Status != nil {
-		last = *t.turn.Status
+	} else if t.req.Status != nil {
+		last = *t.req.Status
 	}
 	last.Stale = true
 	return &last, nil

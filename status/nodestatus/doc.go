@@ -9,7 +9,7 @@
 // messages, order and rounding are those of kubelet 1.36. [Allocatable] and [Images] are parts
 // of it that can be used alone.
 //
-// [Events] returns the events about a change. [Due] reports whether the next status must be
+// [Events] returns the events about a change. [ReportDue] reports whether the next status must be
 // sent to the API server, [LeaseDue] whether the node's lease must be renewed, and
 // [Attempts.Next] when a failed call must be repeated.
 //
@@ -68,5 +68,5 @@
 // # Testing your code with it
 //
 // Call the functions with fixed times, as in the example. To compare a status with the previous
-// one, call [Due] with a long period.
+// one, call [ReportDue] with a long period.
 package nodestatus

@@ -42,11 +42,11 @@ func Example() {
 	for _, e := range nodestatus.Events("node-1", first, second) {
 		fmt.Println(e.Reason)
 	}
-	fmt.Println(nodestatus.Due(first, second, now.Add(-10*time.Second), now, nodestatus.ReportPeriod))
+	fmt.Println(nodestatus.ReportDue(first, second, now.Add(-10*time.Second), now, nodestatus.ReportPeriod))
 
 	later := now.Add(10 * time.Second)
 	third := nodestatus.Next(second, facts, later)
-	fmt.Println(nodestatus.Due(second, third, now, later, nodestatus.ReportPeriod))
+	fmt.Println(nodestatus.ReportDue(second, third, now, later, nodestatus.ReportPeriod))
 	// Output:
 	// containerd://2.1.4 10.0.0.7 15Gi
 	// NodeHasDiskPressure

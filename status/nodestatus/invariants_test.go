@@ -82,7 +82,7 @@ func TestNext_Invariants(t *testing.T) {
 			checkConditions(t, s, next, now)
 
 			again := nodestatus.Next(next, f, now.Add(time.Nanosecond))
-			require.False(t, nodestatus.Due(next, again, now, now, time.Second), "seed %d: the same facts are something new", seed)
+			require.False(t, nodestatus.ReportDue(next, again, now, now, time.Second), "seed %d: the same facts are something new", seed)
 			require.Empty(t, nodestatus.Events("n", next, again), "seed %d", seed)
 			if w.chance() {
 				next.Conditions = append([]corev1.NodeCondition{{Type: "Other"}}, next.Conditions...)

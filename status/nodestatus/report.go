@@ -13,11 +13,11 @@ import (
 // ReportPeriod is the kubelet's period for reporting an unchanged status of a node.
 const ReportPeriod = 5 * time.Minute
 
-// Due reports whether a node's next status must be sent to the API server: at once if it differs
+// ReportDue reports whether a node's next status must be sent to the API server: at once if it differs
 // from the previous one in more than heartbeat times and the order of conditions, otherwise when
 // period has passed since the last successful report. The zero lastReport means no report yet.
 // The kubelet's period is [ReportPeriod].
-func Due(previous, next *corev1.NodeStatus, lastReport, now time.Time, period time.Duration) bool {
+func ReportDue(previous, next *corev1.NodeStatus, lastReport, now time.Time, period time.Duration) bool {
 	return changed(previous, next) || now.Sub(lastReport) >= period
 }
 

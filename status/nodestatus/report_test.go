@@ -36,12 +36,12 @@ func TestDue(t *testing.T) {
 			now := start().Add(10 * time.Second)
 			next := nodestatus.Next(first, well(), now)
 			c.change(next)
-			require.Equal(t, c.want, nodestatus.Due(first, next, now.Add(-c.age), now, nodestatus.ReportPeriod))
+			require.Equal(t, c.want, nodestatus.ReportDue(first, next, now.Add(-c.age), now, nodestatus.ReportPeriod))
 		})
 	}
-	require.True(t, nodestatus.Due(nil, first, start(), start(), time.Hour))
-	require.False(t, nodestatus.Due(nil, nil, start(), start(), time.Hour))
-	require.True(t, nodestatus.Due(first, first, time.Time{}, start(), time.Hour), "there was no report yet")
+	require.True(t, nodestatus.ReportDue(nil, first, start(), start(), time.Hour))
+	require.False(t, nodestatus.ReportDue(nil, nil, start(), start(), time.Hour))
+	require.True(t, nodestatus.ReportDue(first, first, time.Time{}, start(), time.Hour), "there was no report yet")
 }
 
 func TestDue_ModifiesNothing(t *testing.T) {
@@ -49,7 +49,7 @@ func TestDue_ModifiesNothing(t *testing.T) {
 	first := nodestatus.Next(nil, well(), start())
 	slices.Reverse(first.Conditions)
 	kept := first.DeepCopy()
-	nodestatus.Due(first, first.DeepCopy(), start(), start(), time.Hour)
+	nodestatus.ReportDue(first, first.DeepCopy(), start(), start(), time.Hour)
 	require.Equal(t, kept, first)
 }
 

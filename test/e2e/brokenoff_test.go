@@ -47,7 +47,7 @@ func TestAStartThatIsBrokenOffIsKnownAsSuch(t *testing.T) {
 		t.Logf("%v, then %v: %s", broken, s.GetState(), s.GetMessage())
 		if settled && s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
 			dead++
-			require.Equal(t, !forgotten(s), podcache.BrokenOff(s), seen)
+			require.Equal(t, !forgotten(s), podcache.StartInterrupted(s), seen)
 			if forgotten(s) {
 				_, err := bed.runtime.RemoveContainer(t.Context(), &runtimeapi.RemoveContainerRequest{ContainerId: s.GetId()})
 				require.Regexp(t, runningTask, err, "is this still so?")

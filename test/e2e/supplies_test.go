@@ -279,7 +279,7 @@ func TestNetworkOfAPod(t *testing.T) {
 	require.Equal(t, host.Status.HostIP, host.Status.PodIP)
 }
 
-func TestLastWordsAreInTheStatus(t *testing.T) {
+func TestTerminationMessageAreInTheStatus(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	text := func(name, extra, script string) string {

@@ -93,7 +93,7 @@ func (r *run) harm(ctx context.Context) {
 	case 1:
 		_ = r.node.OOMKill(id)
 	case 2:
-		_ = r.node.LoseTrack(id)
+		_ = r.node.SetUnknown(id)
 	default:
 		_ = r.node.Kill(id, int32(r.rng.IntN(256)))
 	}

@@ -26,7 +26,7 @@ type parts struct {
 
 func (p *parts) init(changed func()) {
 	p.changed = changed
-	p.errs = map[string]error{partRuntime: ErrNotAsked}
+	p.errs = map[string]error{partRuntime: ErrRuntimeStatusUnknown}
 }
 
 // record replaces the last error of a part; nil means that the part has no error. If the error

@@ -126,7 +126,7 @@ func TestContainerGC_FailedPass(t *testing.T) {
 		b.start(t)
 		require.Contains(t, b.check(t, "containers").Notes[0], "the last pass failed: ")
 		require.Contains(t, b.events.all(), "Node node1: ContainerGCFailed")
-		b.node.Heal("RemoveContainer")
+		b.node.ClearFaults("RemoveContainer")
 		wait(10 * time.Minute)
 		require.Empty(t, b.check(t, "containers").Notes)
 		require.Zero(t, b.containers(t))
@@ -152,7 +152,7 @@ func TestContainerGC_PreStopHooks(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t)
 				lost := b.runWithHook(t, c.hook, c.network)
-				require.NoError(t, b.node.LoseTrack(lost))
+				require.NoError(t, b.node.SetUnknown(lost))
 				b.pods.gone[webUID] = true
 				b.start(t)
 				wait(5 * time.Minute)

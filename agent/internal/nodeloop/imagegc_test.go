@@ -90,7 +90,7 @@ func TestImageGC_FailedPass(t *testing.T) {
 		require.NoError(t, b.check(t, "images").Err)
 		_, err := b.Plan(t.Context())
 		require.ErrorContains(t, err, "plan the deletion of images: ")
-		b.node.Heal("ListImages")
+		b.node.ClearFaults("ListImages")
 		wait(10 * time.Minute)
 		require.Empty(t, b.check(t, "images").Notes)
 	})
@@ -119,7 +119,7 @@ func deletable(t *testing.T, b *bed) (names []string) {
 	t.Helper()
 	plan, err := b.Plan(t.Context())
 	require.NoError(t, err)
-	for _, v := range plan.Images.Verdicts {
+	for _, v := range plan.Images.Decisions {
 		if v.Reason != imagegc.ReasonKept {
 			names = append(names, v.Image.Tags...)
 		}

@@ -116,7 +116,7 @@ func (l *Loop) storeNode(ctx context.Context) bool {
 	l.cfg.NodeStatus(next)
 	setTimes(next.Status.Conditions, last.Status.Conditions, metav1.NewTime(now))
 	if equality.Semantic.DeepEqual(last.ObjectMeta, next.ObjectMeta) && equality.Semantic.DeepEqual(last.Spec, next.Spec) &&
-		!nodestatus.Due(&last.Status, &next.Status, n.since, now, nodestatus.ReportPeriod) {
+		!nodestatus.ReportDue(&last.Status, &next.Status, n.since, now, nodestatus.ReportPeriod) {
 		return false
 	}
 	n.since = now

@@ -101,7 +101,7 @@ func TestNode_HungRuntimeIsDetectedWithin11Seconds(t *testing.T) {
 		require.NoError(t, b.node.Fail("Status", fakecri.Fault{Hang: true}))
 		wait(10 * time.Second)
 		require.EqualError(t, b.check(t, "runtime").Err, "no answer within 3s")
-		b.node.Heal("Status")
+		b.node.ClearFaults("Status")
 		wait(2 * time.Second)
 		require.NoError(t, b.check(t, "runtime").Err)
 	})

@@ -39,7 +39,7 @@ func (k *kernelLog) Position() oomwatch.Position {
 	return oomwatch.Position{BootID: "boot", Sequence: k.read}
 }
 
-func (k *kernelLog) Watch(ctx context.Context, from oomwatch.Position, emit func(oomwatch.Sighting)) error {
+func (k *kernelLog) Watch(ctx context.Context, from oomwatch.Position, emit func(oomwatch.Observation)) error {
 	k.mu.Lock()
 	k.read = cmp.Or(k.read, from.Sequence)
 	k.mu.Unlock()
@@ -48,7 +48,7 @@ func (k *kernelLog) Watch(ctx context.Context, from oomwatch.Position, emit func
 		err := k.err
 		var kills []oomwatch.Kill
 		for _, kill := range k.kills {
-			if kill.Sequence > max(k.read, from.Told) {
+			if kill.Sequence > max(k.read, from.HandledUpTo) {
 				kills = append(kills, kill)
 				k.read = kill.Sequence
 			}
@@ -57,9 +57,9 @@ func (k *kernelLog) Watch(ctx context.Context, from oomwatch.Position, emit func
 		if err != nil {
 			return err
 		}
-		emit(oomwatch.Sighting{})
+		emit(oomwatch.Observation{})
 		for _, kill := range kills {
-			emit(oomwatch.Sighting{Kill: kill})
+			emit(oomwatch.Observation{Kill: kill})
 		}
 		select {
 		case <-ctx.Done():

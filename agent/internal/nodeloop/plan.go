@@ -63,7 +63,7 @@ func (l *Loop) evaluate(ctx context.Context) (evaluation, error) {
 	if l.cfg.Host.ImageFS != nil {
 		policy.Reclaimers = append(policy.Reclaimers, eviction.DeleteImages)
 	}
-	decision := eviction.Evaluate(l.pressure.decision().Next, facts, policy, l.cfg.Clock.Now())
+	decision := eviction.PlanEviction(l.pressure.decision().Next, facts, policy, l.cfg.Clock.Now())
 	return evaluation{decision, facts}, errors.Join(errNode, errPods)
 }
 

@@ -27,8 +27,8 @@ const (
 	runtimeAPI = "v1"
 )
 
-// ErrNotAsked is the runtime's problem until its status was requested for the first time.
-var ErrNotAsked = errors.New("the status of the container runtime was not requested yet")
+// ErrRuntimeStatusUnknown is the runtime's problem until its status was requested for the first time.
+var ErrRuntimeStatusUnknown = errors.New("the status of the container runtime was not requested yet")
 
 // runtimeState has the last answers of the runtime.
 type runtimeState struct {
@@ -50,9 +50,9 @@ func (l *Loop) checkRuntime(ctx context.Context) time.Duration {
 	before := l.parts.err(partRuntime)
 	l.parts.record(partRuntime, err)
 	switch {
-	case err != nil && (before == nil || errors.Is(before, ErrNotAsked)):
+	case err != nil && (before == nil || errors.Is(before, ErrRuntimeStatusUnknown)):
 		l.cfg.Logger.WarnContext(ctx, "the container runtime is not ready, will check again", "retryIn", problemPeriod, "err", err)
-	case err == nil && before != nil && !errors.Is(before, ErrNotAsked):
+	case err == nil && before != nil && !errors.Is(before, ErrRuntimeStatusUnknown):
 		l.cfg.Logger.InfoContext(ctx, "the container runtime is ready again")
 	}
 	l.updateNode(ctx)

@@ -66,7 +66,7 @@ func (l *Loop) admitSupported(_ context.Context, attrs lifecycle.PodAdmitAttribu
 // admitRunnable refuses pods that the runtime or the kernel of this node can't run.
 func (l *Loop) admitRunnable(_ context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 	node := podrunner.Node{Policy: l.cfg.Pods, Facts: l.cfg.Node.Facts()}
-	if r, ok := errors.AsType[*podrunner.Refusal](podrunner.Admit(attrs.Pod, node)); ok {
+	if r, ok := errors.AsType[*podrunner.AdmissionError](podrunner.Admit(attrs.Pod, node)); ok {
 		return lifecycle.PodAdmitResult{Reason: r.Reason, Message: r.Message}
 	}
 	return lifecycle.PodAdmitResult{Admit: true}

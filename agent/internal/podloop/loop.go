@@ -259,7 +259,7 @@ func (l *Loop) defined(c podmanager.Change, first bool) {
 		}
 		l.apply(e)
 	}
-	if len(c.Unanswered) == 0 && !l.ready {
+	if len(c.UnreadSources) == 0 && !l.ready {
 		l.mu.Lock()
 		l.ready = true
 		l.mu.Unlock()
@@ -331,7 +331,7 @@ func (l *Loop) wake(uid types.UID) {
 
 // workerMoved handles a new phase of a worker.
 func (l *Loop) workerMoved(uid types.UID, pod *corev1.Pod, phase podworker.Phase) {
-	if moved := l.cfg.Observers.Workers.Moved; moved != nil {
+	if moved := l.cfg.Observers.Workers.PhaseChanged; moved != nil {
 		moved(uid, pod, phase)
 	}
 	l.post(func() { l.apply(event{kind: evPhaseChanged, uid: uid, phase: phase}) })

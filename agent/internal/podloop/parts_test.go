@@ -54,7 +54,7 @@ func TestExplain_Pulls(t *testing.T) {
 			require.NoError(b.t, err)
 			return len(e.Next) > 0 && e.Next[0].What == "the image of container main is pulled again"
 		})
-		b.node.Heal("PullImage")
+		b.node.ClearFaults("PullImage")
 		b.awaitRunning("web")
 	})
 }

@@ -129,7 +129,7 @@ func (l *Loop) unanswered() error {
 	if ready {
 		return nil
 	}
-	return fmt.Errorf("not every source has answered yet: waiting for %s", cmp.Or(strings.Join(l.merge.Unanswered(), ", "), "its pods"))
+	return fmt.Errorf("not every source has answered yet: waiting for %s", cmp.Or(strings.Join(l.merge.UnreadSources(), ", "), "its pods"))
 }
 
 // CleanedUp reports whether a pod has nothing left in the runtime and among the logs, and is

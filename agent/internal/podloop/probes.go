@@ -37,9 +37,9 @@ func newProbes(cfg prober.Config, grpc *grpcprobe.Checker) (*probes, error) {
 }
 
 // sync makes the prober probe the pod of a worker's sync.
-func (p *probes) sync(t podworker.Turn) {
-	p.AddPod(t.Pod)
-	p.setContainers(t.Pod.UID, t.Status)
+func (p *probes) sync(req podworker.SyncRequest) {
+	p.AddPod(req.Pod)
+	p.setContainers(req.Pod.UID, req.Status)
 }
 
 // setContainers replaces the container IDs of a pod. A nil status deletes them.
@@ -81,7 +81,7 @@ func (p *probes) results(id string) podrunner.ProbeResults {
 // forStatus returns the probe results of a pod, for its status.
 func (p *probes) forStatus(uid types.UID) status.Probes {
 	return func(container, id string) (startup, readiness status.ProbeResult) {
-		s, r := p.Probed(uid, container, id)
+		s, r := p.ProbeResults(uid, container, id)
 		return status.ProbeResult(s), status.ProbeResult(r)
 	}
 }

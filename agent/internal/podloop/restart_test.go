@@ -251,7 +251,7 @@ func TestRemoval_BacksOff(t *testing.T) {
 		e, err = b.Explain(b.t.Context(), "uid-web")
 		require.NoError(b.t, err)
 		require.Equal(b.t, "it starts again when its earlier run is completely removed", e.Next[1].What)
-		b.node.Heal("RemovePodSandbox")
+		b.node.ClearFaults("RemovePodSandbox")
 		b.awaitRunning("web")
 	})
 }
@@ -264,7 +264,7 @@ func TestHousekeeping_RemovesFilesOfUnknownPods(t *testing.T) {
 			p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}}
 		}))
 		b.awaitRunning("web")
-		require.NoError(b.t, b.node.Vanish("default/web"))
+		require.NoError(b.t, b.node.RemoveSilently("default/web"))
 		require.DirExists(b.t, filepath.Join(b.root, "pods", "uid-web", "volumes"))
 	}, func(b *bed) {
 		b.set()

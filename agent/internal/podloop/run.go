@@ -146,7 +146,7 @@ func (l *Loop) firstRelist(ctx context.Context) bool {
 		return false
 	}
 	var names map[types.NamespacedName]bool
-	if res.SetAside == 0 {
+	if res.FailedPods == 0 {
 		names = map[types.NamespacedName]bool{}
 		for _, s := range l.found() {
 			if s.Running() {

@@ -23,46 +23,46 @@ type syncer struct{ *Loop }
 
 // SyncPod brings a pod closer to its spec. It returns terminal if the containers of the pod
 // have ended and none will be restarted.
-func (s syncer) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, err error) {
-	s.probes.sync(t) // before the status, which contains probe results
-	if podspec.IsTerminal(s.setStatus(ctx, t, running).Phase) {
+func (s syncer) SyncPod(ctx context.Context, req podworker.SyncRequest) (terminal bool, err error) {
+	s.probes.sync(req) // before the status, which contains probe results
+	if podspec.IsTerminal(s.setStatus(ctx, req, running).Phase) {
 		return true, nil
 	}
-	if err := s.awaitSameName(ctx, t); err != nil {
+	if err := s.awaitSameName(ctx, req); err != nil {
 		return false, err
 	}
-	_, err = s.runner.SyncPod(ctx, t)
-	if len(s.runner.Waiting(t.Pod.UID)) > 0 {
-		s.setStatus(ctx, t, running) // report the waiting containers and their reasons
+	_, err = s.runner.SyncPod(ctx, req)
+	if len(s.runner.Waiting(req.Pod.UID)) > 0 {
+		s.setStatus(ctx, req, running) // report the waiting containers and their reasons
 	}
-	return false, errors.Join(err, s.whenDue(t.Pod))
+	return false, errors.Join(err, s.whenDue(req.Pod))
 }
 
 // SyncTerminatingPod stops a pod.
-func (s syncer) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error {
-	s.probes.StopLivenessAndStartup(t.Pod.UID)
-	s.setStatus(ctx, t, running)
-	if err := s.runner.SyncTerminatingPod(ctx, t); err != nil {
+func (s syncer) SyncTerminatingPod(ctx context.Context, req podworker.SyncRequest) error {
+	s.probes.StopLivenessAndStartup(req.Pod.UID)
+	s.setStatus(ctx, req, running)
+	if err := s.runner.SyncTerminatingPod(ctx, req); err != nil {
 		return err
 	}
-	s.probes.remove(t.Pod.UID)
-	t.Status, _ = s.cache.Get(t.Pod.UID) // the runner has refreshed it
-	s.setStatus(ctx, t, stopped)
+	s.probes.remove(req.Pod.UID)
+	req.Status, _ = s.cache.Get(req.Pod.UID) // the runner has refreshed it
+	s.setStatus(ctx, req, stopped)
 	return nil
 }
 
 // SyncTerminatingRuntimePod stops a pod that no source defines.
-func (s syncer) SyncTerminatingRuntimePod(ctx context.Context, t podworker.Turn) error {
-	return s.runner.SyncTerminatingRuntimePod(ctx, t)
+func (s syncer) SyncTerminatingRuntimePod(ctx context.Context, req podworker.SyncRequest) error {
+	return s.runner.SyncTerminatingRuntimePod(ctx, req)
 }
 
 // SyncTerminatedPod completes the status of a pod that has stopped.
-func (s syncer) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error {
-	if err := s.runner.SyncTerminatedPod(ctx, t); err != nil {
+func (s syncer) SyncTerminatedPod(ctx context.Context, req podworker.SyncRequest) error {
+	if err := s.runner.SyncTerminatedPod(ctx, req); err != nil {
 		return err
 	}
-	s.setStatus(ctx, t, stopped)
-	s.statuses.TerminatePod(t.Pod)
+	s.setStatus(ctx, req, stopped)
+	s.statuses.TerminatePod(req.Pod)
 	return nil
 }
 
@@ -75,12 +75,12 @@ const (
 )
 
 // setStatus computes the pod's status and returns the stored one.
-func (s syncer) setStatus(ctx context.Context, t podworker.Turn, at stage) corev1.PodStatus {
-	next := s.generate(ctx, t.Pod, t.Status, at)
-	if t.StatusFn != nil {
-		t.StatusFn(&next)
+func (s syncer) setStatus(ctx context.Context, req podworker.SyncRequest, at stage) corev1.PodStatus {
+	next := s.generate(ctx, req.Pod, req.Status, at)
+	if req.StatusFn != nil {
+		req.StatusFn(&next)
 	}
-	stored, _ := s.statuses.SetPodStatus(t.Pod, next)
+	stored, _ := s.statuses.SetPodStatus(req.Pod, next)
 	return stored
 }
 
@@ -88,18 +88,18 @@ func (s syncer) setStatus(ctx context.Context, t podworker.Turn, at stage) corev
 func (l *Loop) generate(ctx context.Context, pod *corev1.Pod, observed *podcache.Status, at stage) corev1.PodStatus {
 	previous, _ := l.statuses.GetPodStatus(pod.UID)
 	s := status.Generate(status.Input{
-		Pod:         pod,
-		Runtime:     observed,
-		RuntimeName: l.cfg.Node.RuntimeName(),
-		Previous:    previous,
-		Terminal:    at == stopped,
-		Waiting:     l.runner.Waiting(pod.UID),
-		Enforced:    l.runner.Enforced(ctx, pod.UID),
-		Devices:     l.runner.Health(pod.UID),
-		LastWords:   podrunner.LastWords,
-		NodeIPs:     l.cfg.Node.Facts().IPs,
-		Probes:      l.probes.forStatus(pod.UID),
-		Now:         l.cfg.Clock.Now(),
+		Pod:                pod,
+		Runtime:            observed,
+		RuntimeName:        l.cfg.Node.RuntimeName(),
+		Previous:           previous,
+		Terminal:           at == stopped,
+		Waiting:            l.runner.Waiting(pod.UID),
+		Enforced:           l.runner.Enforced(ctx, pod.UID),
+		Devices:            l.runner.Health(pod.UID),
+		TerminationMessage: podrunner.TerminationMessage,
+		NodeIPs:            l.cfg.Node.Facts().IPs,
+		Probes:             l.probes.forStatus(pod.UID),
+		Now:                l.cfg.Clock.Now(),
 	})
 	if over := l.deadline.ShouldEvict(pod); over.Evict && !podspec.IsTerminal(s.Phase) {
 		s.Phase, s.Reason, s.Message = corev1.PodFailed, over.Reason, over.Message
@@ -119,12 +119,12 @@ func (l *Loop) whenDue(pod *corev1.Pod) error {
 // awaitSameName returns an error while another pod of the same name runs, unless this pod has a
 // sandbox already. Workers never run two static pods of the same name, but they don't know pods
 // of an earlier agent that no source defines any more.
-func (s syncer) awaitSameName(ctx context.Context, t podworker.Turn) error {
-	if len(t.Status.Sandboxes) > 0 || !s.sameNameRanBefore(t.Pod) {
+func (s syncer) awaitSameName(ctx context.Context, req podworker.SyncRequest) error {
+	if len(req.Status.Sandboxes) > 0 || !s.sameNameRanBefore(req.Pod) {
 		return nil
 	}
 	labels := s.ownLabels()
-	labels[crilabels.PodName], labels[crilabels.PodNamespace] = t.Pod.Name, t.Pod.Namespace
+	labels[crilabels.PodName], labels[crilabels.PodNamespace] = req.Pod.Name, req.Pod.Namespace
 	ready, err := s.cfg.Runtime.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{
 		LabelSelector: labels,
 		State:         &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
@@ -133,7 +133,7 @@ func (s syncer) awaitSameName(ctx context.Context, t podworker.Turn) error {
 		return fmt.Errorf("list sandboxes of pods of the same name: %w", err)
 	}
 	for _, sandbox := range ready {
-		if uid := crilabels.UID(sandbox.GetLabels()); uid != t.Pod.UID {
+		if uid := crilabels.UID(sandbox.GetLabels()); uid != req.Pod.UID {
 			return &podworker.TransientError{Err: fmt.Errorf("another pod of the same name (UID %s) is still running", uid)}
 		}
 	}

@@ -219,7 +219,7 @@ func (l *Loop) addFolders(cfg *podrunner.Config) error {
 
 func (l *Loop) newWorkers() (err error) {
 	observer := l.cfg.Observers.Workers
-	observer.Moved = l.workerMoved
+	observer.PhaseChanged = l.workerMoved
 	l.workers, err = podworker.New(podworker.Config{
 		Syncer:       syncer{l},
 		Cache:        l.cache,

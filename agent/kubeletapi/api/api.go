@@ -138,11 +138,11 @@ type Event struct {
 // Explanation is the response to GET /explain/NAMESPACE/POD: why the pod is in its state, and
 // what comes next.
 type Explanation struct {
-	Pod   Pod      `json:"pod"`
-	Why   []string `json:"why"`   // facts, the most important one first
-	Next  []Step   `json:"next"`  // what the agent will do, soonest first
-	Plan  string   `json:"plan"`  // what the next sync would do in the runtime
-	Stays string   `json:"stays"` // the position of the pod in the eviction order
+	Pod           Pod      `json:"pod"`
+	Why           []string `json:"why"`           // facts, the most important one first
+	Next          []Step   `json:"next"`          // what the agent will do, soonest first
+	Plan          string   `json:"plan"`          // what the next sync would do in the runtime
+	EvictionOrder string   `json:"evictionOrder"` // the position of the pod in the eviction order
 }
 
 // Step is a future action of the agent. A nil At means as soon as possible, or after another

@@ -66,7 +66,7 @@ func TestTypes_JSONFieldNames(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{"now", "agent", "runtime", "node", "managers", "signals", "pods"}, fields(api.Status{}))
 	require.Contains(t, fields(api.Status{Problems: []string{"p"}}), "problems")
-	require.ElementsMatch(t, []string{"pod", "why", "next", "plan", "stays"}, fields(api.Explanation{}))
+	require.ElementsMatch(t, []string{"pod", "why", "next", "plan", "evictionOrder"}, fields(api.Explanation{}))
 }
 
 func TestExplanationText_CountsRestartsAndContainers(t *testing.T) {

@@ -33,7 +33,7 @@ func ExplanationText(e Explanation) string {
 	}
 	section(&b, "Next", next)
 	section(&b, "Plan", lines(e.Plan))
-	section(&b, "Eviction", lines(e.Stays))
+	section(&b, "Eviction", lines(e.EvictionOrder))
 	var events []string
 	for _, ev := range e.Pod.Events {
 		text := fmt.Sprintf("%s %s %s: %s", ev.Time.Local().Format(time.TimeOnly), ev.Type, ev.Reason, ev.Message)

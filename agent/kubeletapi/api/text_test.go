@@ -30,7 +30,7 @@ func TestExplanationText_HostileTextBeginsNoLine(t *testing.T) {
 		"event reason":  func(e *api.Explanation) { e.Pod.Events = []api.Event{{Reason: hostile}} },
 		"event message": func(e *api.Explanation) { e.Pod.Events = []api.Event{{Message: hostile, Count: 2}} },
 		"plan":          func(e *api.Explanation) { e.Plan = strings.ReplaceAll(hostile, "\n", " ") },
-		"eviction":      func(e *api.Explanation) { e.Stays = strings.ReplaceAll(hostile, "\n", " ") },
+		"eviction":      func(e *api.Explanation) { e.EvictionOrder = strings.ReplaceAll(hostile, "\n", " ") },
 	} {
 		e := api.Explanation{Pod: hostilePod()}
 		set(&e)
@@ -63,10 +63,10 @@ func TestExplanationText_Sections(t *testing.T) {
 			{Time: when, Type: "Warning", Reason: "BackOff", Message: "back-off 10s\nof web ", Count: 7},
 			{Time: when, Type: "Normal", Reason: "Pulled", Message: "image", Count: 1},
 		}},
-		Why:   []string{"web has ended:\n exit code 1\n", "second"},
-		Next:  []api.Step{{At: &when, What: "web starts"}, {What: "status is sent"}},
-		Plan:  "\nstart web\n\n  stop db  \n",
-		Stays: "3 of 5\nby memory",
+		Why:           []string{"web has ended:\n exit code 1\n", "second"},
+		Next:          []api.Step{{At: &when, What: "web starts"}, {What: "status is sent"}},
+		Plan:          "\nstart web\n\n  stop db  \n",
+		EvictionOrder: "3 of 5\nby memory",
 	}
 	require.Equal(t, `ns/p is CrashLoopBackOff (Running), 0 of 0 containers ready, 3 restarts
 Why:
@@ -87,6 +87,6 @@ Events:
     of web  (7 times)
   - 03:04:05 Normal Pulled: image
 `, api.ExplanationText(e))
-	e = api.Explanation{Pod: api.Pod{Namespace: "ns", Name: "p", State: "Pending", Phase: "Pending"}, Plan: " \n\n", Stays: "\t"}
+	e = api.Explanation{Pod: api.Pod{Namespace: "ns", Name: "p", State: "Pending", Phase: "Pending"}, Plan: " \n\n", EvictionOrder: "\t"}
 	require.Equal(t, "ns/p is Pending, 0 of 0 containers ready, 0 restarts\n", api.ExplanationText(e))
 }

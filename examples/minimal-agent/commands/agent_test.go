@@ -137,7 +137,7 @@ func serveAgent(t *testing.T, status func() api.Status) string {
 		for _, p := range status().Pods {
 			if p.Namespace == r.PathValue("namespace") && p.Name == r.PathValue("pod") {
 				p.Events = nil
-				return api.Explanation{Pod: p, Why: []string{"it is \x1b[1mill"}, Next: []api.Step{{What: "container crash starts again"}}, Plan: "wait", Stays: "number 1 of 3"}
+				return api.Explanation{Pod: p, Why: []string{"it is \x1b[1mill"}, Next: []api.Step{{What: "container crash starts again"}}, Plan: "wait", EvictionOrder: "number 1 of 3"}
 			}
 		}
 		return nil

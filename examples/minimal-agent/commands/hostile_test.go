@@ -39,7 +39,7 @@ func hostileAgent(t *testing.T) string {
 		case answers[path] != nil:
 			_ = json.NewEncoder(w).Encode(answers[path])
 		case strings.HasPrefix(path, "/explain/"):
-			_ = json.NewEncoder(w).Encode(api.Explanation{Pod: pod, Why: []string{hostile}, Next: []api.Step{{What: hostile}}, Plan: "wait", Stays: "never"})
+			_ = json.NewEncoder(w).Encode(api.Explanation{Pod: pod, Why: []string{hostile}, Next: []api.Step{{What: hostile}}, Plan: "wait", EvictionOrder: "never"})
 		case path == "/plan/gc":
 			_, _ = w.Write([]byte(strings.ReplaceAll("keep "+hostile, "\n", " ")))
 		default:

@@ -43,10 +43,10 @@ type Machine struct {
 	closers  []func() error   // called in reverse order
 }
 
-// Uses has what [Open] needs from the program. All fields except DialOptions are required.
-type Uses struct {
-	// Say prints a line. Open calls it once, with the runtime that is used.
-	Say func(format string, args ...any)
+// Dependencies has what [Open] needs from the program. All fields except DialOptions are required.
+type Dependencies struct {
+	// Print prints a line. Open calls it once, with the runtime that is used.
+	Print func(format string, args ...any)
 	// DialOptions are for the connection to the runtime.
 	DialOptions []grpc.DialOption
 	Logger      *slog.Logger
@@ -55,7 +55,7 @@ type Uses struct {
 // Open creates the agent's folder and connects to the runtime of the settings. The embedded runtime
 // runs until Close. Open returns an error if a kubelet on this host uses the same socket. Errors
 // name the flag or the socket.
-func Open(ctx context.Context, o settings.Settings, uses Uses) (_ *Machine, err error) {
+func Open(ctx context.Context, o settings.Settings, uses Dependencies) (_ *Machine, err error) {
 	m := &Machine{RootDir: o.RootDir, settings: o, log: uses.Logger}
 	defer func() {
 		if err != nil {
@@ -81,13 +81,13 @@ func Open(ctx context.Context, o settings.Settings, uses Uses) (_ *Machine, err 
 	}
 	m.closers = append(m.closers, m.Runtime.Close)
 	if m.fake != nil {
-		uses.Say("using the embedded runtime at %s: its containers are simulated; --cri-endpoint selects a real runtime", m.Endpoint)
+		uses.Print("using the embedded runtime at %s: its containers are simulated; --cri-endpoint selects a real runtime", m.Endpoint)
 		return m, nil
 	}
 	if err := checkNoKubelet("/proc", strings.TrimPrefix(m.Endpoint, "unix://")); err != nil {
 		return nil, err
 	}
-	uses.Say("using runtime %s %s at %s", m.Version.GetRuntimeName(), m.Version.GetRuntimeVersion(), m.Endpoint)
+	uses.Print("using runtime %s %s at %s", m.Version.GetRuntimeName(), m.Version.GetRuntimeVersion(), m.Endpoint)
 	return m, nil
 }
 

@@ -114,7 +114,7 @@ func (a *canned) replace(r *http.Response) error {
 		body = api.Explanation{
 			Why:  []string{"container main of " + name + " waits: CrashLoopBackOff", hostile},
 			Next: []api.Step{{At: &at, What: "container main starts again"}, {What: "its sandbox stays"}},
-			Plan: "start container main\nkeep sandbox", Stays: "number 2 of 6 in the eviction order for memory.available",
+			Plan: "start container main\nkeep sandbox", EvictionOrder: "number 2 of 6 in the eviction order for memory.available",
 		}
 	case "logs":
 		return a.answer(r, http.StatusOK, []byte(a.log))

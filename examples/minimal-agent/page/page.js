@@ -162,7 +162,7 @@ function showDetail(n) {
   lines(t.why, e?.why ?? ["…"]);
   const next = e?.next?.length ? e.next : [{ what: "nothing, unless something changes" }];
   lines(t.next, e && next.map(s => s.at ? `in ${duration(Date.parse(s.at) - now)} (${clock(s.at)}): ${s.what}` : s.what));
-  for (const part of ["stays", "plan"]) setText(t[part], e?.[part], 20_000);
+  for (const part of ["evictionOrder", "plan"]) setText(t[part], e?.[part], 20_000);
   list(t.events, "event", p.events, x => x.number, (node, x) => showEvent(node, x, ""));
   list(t.containers, "container", p.containers, c => `${c.kind} ${c.name}`, (node, c) => showContainer(node, c, p));
 }

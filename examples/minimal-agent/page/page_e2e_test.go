@@ -458,7 +458,7 @@ func TestE2EPage_OfTheRealAgent(t *testing.T) {
 	b.wait(`row("web-node-1")?.innerText.startsWith("Running")`)
 	b.wait(`row("flaky-node-1")?.querySelector("[data-t=restarts]").innerText > 0`)
 	eval[any](b, `row("web-node-1").querySelector(".open").click()`)
-	b.wait(`row("web-node-1").querySelector("[data-t=stays]").innerText !== ""`)
+	b.wait(`row("web-node-1").querySelector("[data-t=evictionOrder]").innerText !== ""`)
 	eval[any](b, `row("web-node-1").querySelector("details[data-t=log]").open = true`)
 	b.wait(`row("web-node-1").querySelector("[data-t=lines]").innerText.length > 1`)
 	b.wait(`document.querySelectorAll("#events li").length > 3`)

@@ -22,7 +22,7 @@ func (o *oursSide) lookBetween() {
 	synctest.Wait()
 	o.step = step
 	d := o.found
-	o.over = !d.Quiet()
+	o.over = !d.IsNoop()
 	o.step[betweenFact(betweens(o.step)+1)] = o.betweenText(d)
 }
 

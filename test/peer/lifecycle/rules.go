@@ -212,7 +212,7 @@ func fillIn(pod *corev1.Pod) {
 func flat(pods []*corev1.Pod) (all []*corev1.Pod) {
 	for _, pod := range pods {
 		one := pod.DeepCopy()
-		held := podspec.Held(pod)
+		held := podspec.AllocatedResources(pod)
 		class := podspec.QOSClass(pod)
 		one.Spec.InitContainers, one.Spec.Overhead, one.Spec.Resources = nil, nil, nil
 		one.Spec.Containers = []corev1.Container{{Name: "all", Resources: corev1.ResourceRequirements{Requests: held}}}
@@ -240,7 +240,7 @@ func covers(pods []*corev1.Pod, needs []lifecycle.Need) bool {
 	for _, n := range needs {
 		left := n.Amount
 		for _, pod := range pods {
-			q := podspec.Held(pod)[n.Resource]
+			q := podspec.AllocatedResources(pod)[n.Resource]
 			switch n.Resource {
 			case corev1.ResourcePods:
 				left--

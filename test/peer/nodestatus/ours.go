@@ -131,8 +131,8 @@ func playOurs(t *testing.T, w *World) (all []judge.Facts) {
 				addEvent(f, e.Type, e.Reason, e.Message)
 			}
 			// What has just been reported is due for no other reason than a change.
-			changed := nodestatus.Due(previous, next, now, now, period)
-			due := nodestatus.Due(previous, next, reported, now, period+delay)
+			changed := nodestatus.ReportDue(previous, next, now, now, period)
+			due := nodestatus.ReportDue(previous, next, reported, now, period+delay)
 			decide(f, changed, due)
 			if before != fmt.Sprint(previous) {
 				f["previous"] = "modified"

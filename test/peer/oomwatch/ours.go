@@ -32,7 +32,7 @@ type ours struct {
 
 	log      *kmsg
 	watcher  *oomwatch.Watcher
-	counters chan oomwatch.Sighting
+	counters chan oomwatch.Observation
 	stop     func()
 	limited  *limited // over restarts
 }
@@ -147,10 +147,10 @@ func (o *ours) restart(kind restart) {
 func (o *ours) run(from oomwatch.Position) {
 	began, boot := o.began, o.nth
 	source, err := oomwatch.NewKmsg(oomwatch.KmsgConfig{
-		Open:         o.log.open,
-		BootID:       func() (string, error) { return "boot " + strconv.Itoa(boot), nil },
-		Monotonic:    func() time.Duration { return time.Since(began) },
-		NobodyKilled: func() { o.more("nobody killed", 1) },
+		Open:      o.log.open,
+		BootID:    func() (string, error) { return "boot " + strconv.Itoa(boot), nil },
+		Monotonic: func() time.Duration { return time.Since(began) },
+		NoVictim:  func() { o.more("nobody killed", 1) },
 	})
 	require.NoError(o.t, err)
 	reporter, err := oomwatch.NewReporter(oomwatch.ReporterConfig{
@@ -159,7 +159,7 @@ func (o *ours) run(from oomwatch.Position) {
 		Pod:    o.pod, Burst: 1000,
 	})
 	require.NoError(o.t, err)
-	o.counters = make(chan oomwatch.Sighting)
+	o.counters = make(chan oomwatch.Observation)
 	watcher, err := oomwatch.New(oomwatch.Config{
 		Sources: []oomwatch.Source{source, counters(o.counters)}, Resume: from,
 		Handler: func(ctx context.Context, k oomwatch.Kill) {
@@ -238,7 +238,7 @@ func (o *ours) count(step int, s Step) {
 		}
 	}
 	for _, cgroup := range slices.Sorted(maps.Keys(rise)) {
-		o.counters <- oomwatch.Sighting{
+		o.counters <- oomwatch.Observation{
 			Kill: oomwatch.Kill{VictimCgroup: cgroup, Kills: rise[cgroup], Time: time.Now()}, Counter: true,
 			Since: o.at(step).Add(-2 * time.Second),
 		}
@@ -256,12 +256,12 @@ func (s Step) isCounted() bool {
 }
 
 // counters is the source of counters.
-type counters chan oomwatch.Sighting
+type counters chan oomwatch.Observation
 
 func (counters) Name() string                { return "counters" }
 func (counters) Position() oomwatch.Position { return oomwatch.Position{} }
 
-func (c counters) Watch(ctx context.Context, _ oomwatch.Position, emit func(oomwatch.Sighting)) error {
+func (c counters) Watch(ctx context.Context, _ oomwatch.Position, emit func(oomwatch.Observation)) error {
 	for {
 		select {
 		case <-ctx.Done():

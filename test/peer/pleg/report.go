@@ -68,11 +68,11 @@ func (r *oursRun) report(f judge.Facts) {
 	f["told inspections"], f["told changes"] = strings.Join(t.inspected, ", "), strings.Join(t.changed, ", ")
 	f["told result"] = fmt.Sprintf("%d relists", t.ended)
 	if t.ended > 0 && r.told.result.At.Sub(r.began) >= 0 {
-		f["told result"] += fmt.Sprintf(": %d pods, %d inspected, %d set aside", t.result.Pods, t.result.Inspecting, t.result.SetAside)
+		f["told result"] += fmt.Sprintf(": %d pods, %d inspected, %d set aside", t.result.Pods, t.result.Inspecting, t.result.FailedPods)
 	}
 	f["told error"] = fmt.Sprint(t.err != nil)
 	f["told counters"] = fmt.Sprintf("%d relists, %d failed, %d of a pod; %d inspections, %d failed; %d events, %d set aside; idle %t, list error %t",
-		s.Relists, s.FailedRelists, s.PodRelists, s.Inspections, s.FailedInspections, s.Events, s.SetAside,
+		s.Relists, s.FailedRelists, s.PodRelists, s.Inspections, s.FailedInspections, s.Events, s.FailedPods,
 		s.InProgress == 0 && s.MissedHints == 0, s.ListError != nil)
 }
 

@@ -266,14 +266,14 @@ func ourMerge(t *testing.T, w *mergeWorld) (all []judge.Facts) {
 	require.NoError(t, err)
 	for i, s := range w.Steps {
 		f = judge.Facts{"told": "false"}
-		change = podmanager.Change{Source: s.Source, Pods: change.Pods, Unanswered: m.Unanswered()}
+		change = podmanager.Change{Source: s.Source, Pods: change.Pods, UnreadSources: m.UnreadSources()}
 		before := clones(s.Pods)
 		m.Source(s.Source)(t.Context(), s.Pods)
 		require.Equal(t, before, s.Pods, "it modifies no pod of a source")
-		f["unanswered"] = fmt.Sprint(m.Unanswered())
+		f["unanswered"] = fmt.Sprint(m.UnreadSources())
 		if f["told"] == "true" {
 			require.Equal(t, s.Source, change.Source)
-			require.Equal(t, m.Unanswered(), change.Unanswered)
+			require.Equal(t, m.UnreadSources(), change.UnreadSources)
 			requireOrder(t, w, i, change)
 		}
 		addState(f, change.Pods)

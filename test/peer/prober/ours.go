@@ -197,7 +197,7 @@ func (o *ours) cleanup(s step) {
 func (o *ours) probe(container int, kind prober.Kind) {
 	began := time.Now()
 	_, err := o.manager.Probe(context.Background(), prober.Key{PodUID: podUID, Container: o.w.Containers[container].Name, Kind: kind})
-	if err != nil && !errors.Is(err, prober.ErrNotNow) && !errors.Is(err, prober.ErrNoProbe) {
+	if err != nil && !errors.Is(err, prober.ErrNotRunnable) && !errors.Is(err, prober.ErrNoProbe) {
 		o.t.Errorf("probe: %v", err)
 	}
 	if o.step.outcomeOf(container, int(kind)) == hangs {

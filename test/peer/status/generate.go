@@ -204,7 +204,7 @@ func (a *agent) report(pod *corev1.Pod, step *generateStep, s corev1.PodStatus) 
 func generateOurs(w *generateWorld, step *generateStep, turn *generateTurn) judge.Facts {
 	in := status.Input{
 		Pod: turn.Pod, Runtime: step.observed(), RuntimeName: runtimeName, Terminal: step.Terminal,
-		Waiting: step.Waiting, LastWords: podrunner.LastWords, Allocated: step.Allocated, Enforced: step.Actuated, Devices: step.Devices,
+		Waiting: step.Waiting, TerminationMessage: podrunner.TerminationMessage, Allocated: step.Allocated, Enforced: step.Actuated, Devices: step.Devices,
 		NodeIPs: w.NodeIPs, Probes: step.probes(turn.Pod), Now: time.Now(),
 	}
 	if turn.Known {

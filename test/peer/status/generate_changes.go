@@ -19,11 +19,11 @@ func containerChanges() []change {
 		sentence: "A container whose start was interrupted because the agent stopped is shown as created and waiting; the kubelet shows it as failed with exit code 128.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
-				applies := podcache.BrokenOff(s.newest)
+				applies := podcache.StartInterrupted(s.newest)
 				if applies {
 					s.newest.State = runtimeapi.ContainerState_CONTAINER_CREATED
 				}
-				if podcache.BrokenOff(s.second) { // no end, and so no last termination
+				if podcache.StartInterrupted(s.second) { // no end, and so no last termination
 					in.removeOlder(s.newest)
 					return true
 				}

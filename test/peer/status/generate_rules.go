@@ -219,7 +219,7 @@ func (s subject) end() *int32 {
 	switch {
 	case s.newest == nil && s.old != nil && s.old.State.Terminated != nil, s.is(unknownState) && s.same() && s.old.State.Terminated != nil:
 		return &s.old.State.Terminated.ExitCode
-	case s.is(exitedState) && !podcache.BrokenOff(s.newest):
+	case s.is(exitedState) && !podcache.StartInterrupted(s.newest):
 		return &s.newest.ExitCode
 	case s.is(unknownState) && s.old != nil && s.old.State.Running != nil:
 		return new(int32(137))

@@ -256,7 +256,7 @@ func (o *managerOfOurs) sync(ctx context.Context, all bool) {
 		if pod == nil {
 			continue
 		}
-		o.api.Seen(uid, pod.DeepCopy())
+		o.api.RecordObject(uid, pod.DeepCopy())
 		if all || o.mirrors[uid] != pod.UID && pod.UID != uid {
 			o.publisher.Trigger(uid)
 		}

@@ -85,7 +85,7 @@ func (o *ours) turn(t *testing.T, pod *corev1.Pod) {
 		o.facts.set("refused", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return
 	}
-	_, _ = o.runner.SyncPod(o.ctx(t), podworker.Turn{Pod: pod, Status: o.status()})
+	_, _ = o.runner.SyncPod(o.ctx(t), podworker.SyncRequest{Pod: pod, Status: o.status()})
 	o.takeLinks(t)
 	for name, waiting := range o.runner.Waiting(pod.UID) {
 		o.facts.set("container "+name+"/reason", waiting.Reason)
