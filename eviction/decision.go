@@ -139,7 +139,7 @@ func (d Decision) String() string {
 		line("condition %s", c)
 	}
 	for _, r := range d.Reclaim {
-		line("%s: %s shortfall %s", r.Action, r.Signal, r.Signal.amount(r.Amount))
+		line("%s: %s shortfall %s", r.Action, r.Signal, r.Signal.rounded(r.Amount))
 	}
 	for _, l := range d.Limits {
 		line("evict %s: %s", name(l.Pod), strings.TrimSpace(l.Message))
@@ -149,6 +149,9 @@ func (d Decision) String() string {
 	}
 	for i := range d.Candidates {
 		line("%3d. %s: %s", i+1, name(d.Candidates[i].Pod), d.explain(i))
+	}
+	if len(d.Limits)+len(d.Candidates) == 0 {
+		line("no pod needs to be evicted now")
 	}
 	return b.String()
 }
@@ -165,18 +168,18 @@ func (r *Report) explain(now time.Time) string {
 	if r.unmeasured() {
 		return fmt.Sprintf("%s: %s\n", r.Threshold, r.State)
 	}
-	text := fmt.Sprintf("%s: %s, %s of %s available", r.Threshold, r.State, s.amount(r.Observation.Available), s.amount(r.Observation.Capacity))
+	text := fmt.Sprintf("%s: %s, %s of %s available", r.Threshold, r.State, s.rounded(r.Observation.Available), s.rounded(r.Observation.Capacity))
 	switch {
 	case r.State == Fine && r.Since.IsZero():
 		return text + "\n"
 	case r.State == Fine:
 		return text + ", met recently\n"
 	case !r.Due:
-		return fmt.Sprintf("%s, due in %v\n", text, r.Threshold.GracePeriod-now.Sub(r.Since))
+		return fmt.Sprintf("%s, due in %v\n", text, (r.Threshold.GracePeriod - now.Sub(r.Since)).Round(time.Second))
 	}
-	text += ", shortfall " + s.amount(r.Shortfall)
+	text += ", shortfall " + s.rounded(r.Shortfall)
 	if r.InFlight > 0 {
-		text += ", " + s.amount(r.InFlight) + " in flight"
+		text += ", " + s.rounded(r.InFlight) + " in flight"
 	}
 	return text + ": " + r.Why + "\n"
 }
@@ -191,9 +194,9 @@ func (d *Decision) explain(place int) string {
 	signal := d.signal()
 	switch {
 	case c.Usage.Known() && c.Request > 0:
-		facts = append(facts, fmt.Sprintf("uses %s, requests %s", signal.amount(c.Usage.Value), signal.amount(c.Request)))
+		facts = append(facts, fmt.Sprintf("uses %s, requests %s", signal.rounded(c.Usage.Value), signal.rounded(c.Request)))
 	case c.Usage.Known():
-		facts = append(facts, "uses "+signal.amount(c.Usage.Value))
+		facts = append(facts, "uses "+signal.rounded(c.Usage.Value))
 	case c.Overdue:
 		facts = append(facts, "usage unknown for too long")
 	case c.Missing:

@@ -1,8 +1,10 @@
 package eviction
 
 import (
+	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,6 +75,22 @@ func (s Signal) amount(n int64) string {
 		format = resource.BinarySI
 	}
 	return resource.NewQuantity(n, format).String()
+}
+
+// rounded returns an amount of the signal for people, with at least two digits before the
+// decimal point unless the amount is a whole number of units. It is rounded down, so that an
+// amount below a threshold does not look like the threshold.
+func (s Signal) rounded(n int64) string {
+	if !s.inBytes() {
+		return s.amount(n)
+	}
+	for i, unit := range []string{"Ti", "Gi", "Mi", "Ki"} {
+		if size := int64(1) << (40 - 10*i); n >= 10*size || n >= size && n%size == 0 {
+			tenths := n/size*10 + n%size*10/size
+			return strings.TrimSuffix(fmt.Sprintf("%d.%d", tenths/10, tenths%10), ".0") + unit
+		}
+	}
+	return s.amount(n)
 }
 
 // Threshold is an amount of a signal that must stay available. It is comparable.

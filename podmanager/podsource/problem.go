@@ -31,6 +31,14 @@ func (p Problem) Error() string {
 // Unwrap returns Err.
 func (p Problem) Unwrap() error { return p.Err }
 
+// attrs returns the place of the problem as attributes of a log line.
+func (p Problem) attrs() []any {
+	if p.Document == 0 {
+		return []any{"file", p.File}
+	}
+	return []any{"file", p.File, "document", p.Document}
+}
+
 // compareProblems returns the problems that are only in now and those that are only in
 // before. Problems with the same text are the same problem.
 func compareProblems(before, now []Problem) (added, resolved []Problem) {

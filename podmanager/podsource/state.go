@@ -66,10 +66,10 @@ func (s *state) publish(ctx context.Context, problems []Problem) {
 	s.problems = problems
 	s.mu.Unlock()
 	for _, p := range added {
-		s.log.WarnContext(ctx, "could not use a manifest", "file", p.File, "document", p.Document, "err", p.Err)
+		s.log.WarnContext(ctx, "could not use a manifest", append(p.attrs(), "err", p.Err)...)
 	}
 	for _, p := range resolved {
-		s.log.InfoContext(ctx, "manifest problem resolved", "file", p.File, "document", p.Document)
+		s.log.InfoContext(ctx, "manifest problem resolved", p.attrs()...)
 	}
 	if len(added)+len(resolved) > 0 {
 		s.observer.ProblemsChanged(added, resolved)

@@ -78,7 +78,7 @@ func TestExplanationText_CountsRestartsAndContainers(t *testing.T) {
 		"ns/p is Init:0/1 (Pending), 0 of 2 containers ready, 0 restarts\n": {
 			Phase: "Pending", State: "Init:0/1", Containers: []api.Container{{Kind: "main"}, {Kind: "sidecar"}, {Kind: "ephemeral"}},
 		},
-		"ns/p is InvalidManifest, 0 of 0 containers ready, 2 restarts\n": {State: "InvalidManifest", Restarts: 2},
+		"ns/p is InvalidManifest\n": {State: "InvalidManifest"},
 	} {
 		pod.Namespace, pod.Name = "ns", "p"
 		require.Equal(t, want, api.ExplanationText(api.Explanation{Pod: pod}))

@@ -17,11 +17,14 @@ func ExplanationText(e Explanation) string {
 		state += " (" + s + ")"
 	}
 	b.WriteString(printable.Line(fmt.Sprintf("%s/%s is %s", e.Pod.Namespace, e.Pod.Name, state)))
-	restarts := "restarts"
-	if e.Pod.Restarts == 1 {
-		restarts = "restart"
+	if n := mainContainers(e.Pod); n > 0 { // an invalid manifest has none
+		restarts := "restarts"
+		if e.Pod.Restarts == 1 {
+			restarts = "restart"
+		}
+		fmt.Fprintf(&b, ", %d of %d containers ready, %d %s", e.Pod.Ready, n, e.Pod.Restarts, restarts)
 	}
-	fmt.Fprintf(&b, ", %d of %d containers ready, %d %s\n", e.Pod.Ready, mainContainers(e.Pod), e.Pod.Restarts, restarts)
+	b.WriteByte('\n')
 	section(&b, "Why", e.Why)
 	var next []string
 	for _, s := range e.Next {

@@ -68,7 +68,7 @@ func TestExplanationText_Sections(t *testing.T) {
 		Plan:          "\nstart web\n\n  stop db  \n",
 		EvictionOrder: "3 of 5\nby memory",
 	}
-	require.Equal(t, `ns/p is CrashLoopBackOff (Running), 0 of 0 containers ready, 3 restarts
+	require.Equal(t, `ns/p is CrashLoopBackOff (Running)
 Why:
   - web has ended:
      exit code 1
@@ -88,5 +88,5 @@ Events:
   - 03:04:05 Normal Pulled: image
 `, api.ExplanationText(e))
 	e = api.Explanation{Pod: api.Pod{Namespace: "ns", Name: "p", State: "Pending", Phase: "Pending"}, Plan: " \n\n", EvictionOrder: "\t"}
-	require.Equal(t, "ns/p is Pending, 0 of 0 containers ready, 0 restarts\n", api.ExplanationText(e))
+	require.Equal(t, "ns/p is Pending\n", api.ExplanationText(e))
 }
