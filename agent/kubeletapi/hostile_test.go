@@ -57,7 +57,7 @@ func TestResponses_HostileTextCannotStartALine(t *testing.T) {
 		"/explain/ns/p?output=text":         {"ns/p is x", "Why:", "Next:", "Plan:", "Eviction:", "  "},
 		"/explain/ns/bad":                   {"x", "  "},
 		"/explain/ns/%0ax":                  {"pod \"\\nx\" not found"},
-		"/plan/eviction?output=text":        {"condition x"},
+		"/plan/eviction?output=text":        {"condition x", "no pod needs to be evicted now"},
 		"/plan/gc?output=text":              {"x", "  "},
 		"/logs/ns/p/c":                      {"container \"c\" in pod \"p\" is waiting to start: x", "  "},
 		"/logs/ns/p/%0ax":                   {"container \"\\nx\" not found"},
