@@ -30,7 +30,7 @@ import (
 var ErrAlreadyRan = errors.New("an Agent runs only once")
 
 // Agent runs the pods of a node. Create it with [New]. All methods are safe for concurrent use.
-// Their results are shared and must not be modified.
+// The results of methods are shared and must not be modified.
 type Agent struct {
 	cfg     Config
 	pods    *podloop.Loop
@@ -58,7 +58,8 @@ func New(c Config) (*Agent, error) {
 		a.node = node
 	}
 	groups, errCgroups := a.newCgroups()
-	// Continue without a node loop, so that all problems are reported at once.
+	// If the node loop could not be created, continue without it, so that the problems of the
+	// pod loop are reported too.
 	pods, errPods := podloop.New(a.podConfig(groups))
 	if err := errors.Join(errNode, errCgroups, errPods); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
@@ -80,14 +81,15 @@ func (a *Agent) localHost() host.LocalConfig {
 	return c
 }
 
-// newCgroups returns the manager of pod cgroups, nil if the runtime manages them.
+// newCgroups returns the manager of pod cgroups. It returns nil if Config.Cgroups is nil.
 func (a *Agent) newCgroups() (podloop.Cgroups, error) {
 	if a.cfg.Cgroups == nil {
 		return nil, nil
 	}
 	c := *a.cfg.Cgroups
 	if a.cfg.EnforceAllocatable {
-		// Eviction thresholds are not subtracted: eviction must act before the kernel does.
+		// Do not subtract the eviction thresholds: the agent must evict pods before the pods
+		// reach the limit that the kernel enforces.
 		c.Allocatable = func() corev1.ResourceList {
 			return nodestatus.Allocatable(a.Node().Status.Capacity, []corev1.ResourceList{a.cfg.Reserved})
 		}
@@ -96,7 +98,7 @@ func (a *Agent) newCgroups() (podloop.Cgroups, error) {
 }
 
 // nodeConfig returns the configuration of the node loop. The node loop and the pod loop call
-// each other through functions, which are only called when both exist.
+// each other through functions. These functions are only called when both loops exist.
 func (a *Agent) nodeConfig() nodeloop.Config {
 	c := &a.cfg
 	return nodeloop.Config{
@@ -157,8 +159,8 @@ func (a *Agent) podConfig(groups podloop.Cgroups) podloop.Config {
 	return config
 }
 
-// nodeForPods returns the node's functions for the pod loop. If the node loop could not be
-// created, the result only serves to validate the rest of the configuration.
+// nodeForPods returns the functions of the node loop for the pod loop. If the node loop could
+// not be created, the result is only used to validate the rest of the configuration.
 func (a *Agent) nodeForPods() podloop.Node {
 	n := podloop.Node{
 		Facts: func() podrunner.Facts { return a.node.Facts() },
@@ -178,9 +180,9 @@ func (a *Agent) nodeForPods() podloop.Node {
 	return n
 }
 
-// Run serves until ctx is done, then joins its goroutines and returns nil. Pods keep running;
-// the next agent of this Name adopts them. Run returns an error if another agent uses Root, if
-// an allocator can't be restored, or if a source has returned.
+// Run runs the agent until ctx is done, then joins its goroutines and returns nil. The pods keep
+// running, and the next agent with the same Name adopts them. Run returns an error if another
+// agent uses Root, if an allocator can't be restored, or if a source returns before ctx is done.
 //
 // To stop the pods before Run returns, call [Agent.StopPods] before ctx is done.
 func (a *Agent) Run(ctx context.Context) (err error) {
@@ -193,14 +195,14 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	return run(ctx,
-		// The node loop starts first, because pods need the node's facts. It stops last,
-		// because the runtime's state matters until the pods' statuses are saved.
+		// The node loop starts first and stops last, because the pod loop uses the node's facts
+		// from the start until the last statuses are saved.
 		part{"node", a.node.Run},
 		part{"pods", a.pods.Run},
 	)
 }
 
-// lockRoot creates Root and locks it against other agents.
+// lockRoot creates the folder Root and locks it, so that no other agent uses it.
 func (a *Agent) lockRoot() (unlock func() error, err error) {
 	if a.cfg.Root == "" {
 		return func() error { return nil }, nil
@@ -211,18 +213,20 @@ func (a *Agent) lockRoot() (unlock func() error, err error) {
 	return filelock.Lock(filepath.Join(a.cfg.Root, "lock"))
 }
 
-// StopPods stops all pods in the order of their priority. It returns when no container runs and
-// the statuses of the pods are published. From this call until Run returns, no pod is admitted
-// and the node is not ready.
+// StopPods stops all pods. It returns when no container runs and the statuses of the pods are
+// published. From this call until Run returns, no pod is admitted and the node is not ready.
 //
-// If ctx is cancelled first, for example because the machine's shutdown was called off, the
-// agent continues: pods that were not yet stopped keep running, and static pods that have ended
-// start again.
+// If ctx is cancelled first, for example because the shutdown of the machine was cancelled, the
+// agent continues: the node becomes ready again, pods that were not stopped yet keep running,
+// and static pods that StopPods has ended start again.
 //
-// With a zero how each pod has its own grace period, and all data of the pods is removed. With
-// any other how their logs and exited containers are kept.
+// If how is zero, StopPods stops all pods at the same time, each with its own grace period, and
+// removes all data of the pods. Otherwise, StopPods stops the pods in the order of their
+// priority, with the grace periods in how. It does not remove the logs and exited containers of
+// these pods.
 //
-// Call StopPods while Run runs. The context of Run must outlive it:
+// Call StopPods while Run runs. The context of Run must not be done before StopPods has
+// returned:
 //
 //	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 //	defer stop()
@@ -244,8 +248,9 @@ func (a *Agent) StopPods(ctx context.Context, how podworker.ShutdownConfig) erro
 	return fmt.Errorf("agent: stop pods: %w", err)
 }
 
-// Kill stops one pod for good, as an eviction does, and returns when none of its containers
-// runs. It returns an error if the pod is unknown or if ctx is done first.
+// Kill stops a pod permanently, as an eviction does, and returns when none of the pod's
+// containers runs. It returns an error if the pod is unknown or if ctx is done first. If ctx is
+// done first, the pod is still stopped.
 func (a *Agent) Kill(ctx context.Context, pod types.UID, how podworker.KillOptions) error {
 	if err := a.pods.Kill(ctx, pod, how); err != nil {
 		return fmt.Errorf("agent: kill pod %s: %w", pod, err)
@@ -253,21 +258,22 @@ func (a *Agent) Kill(ctx context.Context, pod types.UID, how podworker.KillOptio
 	return nil
 }
 
-// Sync reports a change of something that these pods depend on: an object, a device, a
-// credential, their status at the API server. A refused static pod goes through admission
-// again; any other pod is synced and its status is published again. Sync never blocks and may
-// be called from any callback of [Config] except NodeStatus. A sink must not call it in each
-// Publish for the same pod, or the agent publishes that pod's status without end. Before Run it
-// does nothing.
+// Sync informs the agent of a change of something on which these pods depend: an object, a
+// device, a credential, or their status at the API server. Refused static pods and refused edits
+// go through admission again, admitted pods are synced, and the status of each pod is published
+// again. Sync never blocks. Every callback of [Config] except NodeStatus may call Sync. But if a
+// sink calls Sync for a pod in each Publish of that pod, the agent publishes the pod's status
+// without end. Before Run, Sync has no effect.
 func (a *Agent) Sync(pods ...types.UID) { a.pods.Sync(pods...) }
 
-// SyncAll is Sync for all pods. It also recomputes the node.
+// SyncAll does the same as [Agent.Sync], for all pods. It also triggers a new computation of the
+// node.
 func (a *Agent) SyncAll() {
 	a.node.Recompute()
 	a.pods.SyncAll()
 }
 
-// Changes returns a channel that receives a message at the beginning, and whenever the result
-// of Pods, Node or Health has changed since the last message was received. It is closed when
-// ctx is done.
+// Changes returns a channel of notifications. The channel has one message at first. It gets
+// another message when the result of [Agent.Pods], [Agent.Node] or [Agent.Health] has changed
+// after the caller received the previous message. The channel is closed when ctx is done.
 func (a *Agent) Changes(ctx context.Context) <-chan struct{} { return a.changes.Subscribe(ctx) }

@@ -88,7 +88,7 @@ func (c *Config) mounter() volumes.Mounter {
 	return c.Host.Mounter
 }
 
-// noMounts keeps memory-backed volumes on the disk.
+// noMounts mounts nothing, so that memory-backed volumes are directories on the disk.
 type noMounts struct{}
 
 // Tmpfs implements [volumes.Mounter].
@@ -104,16 +104,17 @@ func (noMounts) Mounts() ([]volumes.MountPoint, error) { return nil, nil }
 // completed yet.
 func (a *Agent) RelistedAt() time.Time { return a.pods.RelistedAt() }
 
-// Summary returns the kubelet's stats summary of the node and its pods. It may be up to a
-// second old. With an error, it returns the summary of what could be measured.
+// Summary returns the kubelet's stats summary of the node and its pods. The summary may be up to
+// a second old. If Summary returns an error, a summary that is not nil has the values that could
+// be measured.
 func (a *Agent) Summary(ctx context.Context) (*statsapi.Summary, error) { return a.node.Summary(ctx) }
 
-// Explain returns why a pod is in its state and what comes next. It measures the node. The
-// error is [ErrUnknownPod] if the pod does not exist. With any other error, the Explanation has
-// the facts that could be found.
+// Explain returns why a pod is in its state, and what the agent will do next. It measures the
+// node. The error is [ErrUnknownPod] if the pod does not exist. If Explain returns another
+// error, the Explanation has the facts that could be found.
 func (a *Agent) Explain(ctx context.Context, pod types.UID) (Explanation, error) {
 	e, err := a.pods.Explain(ctx, pod)
-	if errors.Is(err, podloop.ErrUnknownPod) { // removed in the meantime
+	if errors.Is(err, podloop.ErrUnknownPod) {
 		return Explanation{}, fmt.Errorf("agent: %w", err)
 	}
 	ranking, errRanking := a.node.Ranking(ctx)
@@ -133,7 +134,7 @@ func (a *Agent) Explain(ctx context.Context, pod types.UID) (Explanation, error)
 	return explanation, nil
 }
 
-// runtimeProblem returns why the runtime does not run pods, nil if it does. It returns at most
+// runtimeProblem returns why the runtime cannot run pods, or nil if it can. It returns at most
 // one reason: if the runtime does not answer, its pods cannot be listed either.
 func (a *Agent) runtimeProblem() []string {
 	if err := a.node.RuntimeReady(); err != nil {
@@ -145,8 +146,8 @@ func (a *Agent) runtimeProblem() []string {
 	return nil
 }
 
-// Plan returns what eviction and garbage collection would do now. It changes nothing. With an
-// error, the Plan has the parts that could be computed.
+// Plan returns what eviction and garbage collection would do now. It changes nothing. If the
+// method returns an error, the Plan has the parts that could be computed.
 func (a *Agent) Plan(ctx context.Context) (Plan, error) {
 	p, err := a.node.Plan(ctx)
 	if err != nil {
@@ -155,8 +156,8 @@ func (a *Agent) Plan(ctx context.Context) (Plan, error) {
 	return Plan(p), err
 }
 
-// PlanEviction returns only the Eviction of Plan. It measures the node and its pods, and does
-// not wait for garbage collection.
+// PlanEviction returns what eviction would do now, as the field Eviction of a [Plan]. It
+// measures the node and its pods, and does not wait for garbage collection.
 func (a *Agent) PlanEviction(ctx context.Context) (eviction.Decision, error) {
 	decision, err := a.node.PlanEviction(ctx)
 	if err != nil {
@@ -165,15 +166,15 @@ func (a *Agent) PlanEviction(ctx context.Context) (eviction.Decision, error) {
 	return decision, err
 }
 
-// Health returns the state of each part in a fixed order: the runtime, the parts that run pods,
-// the parts that keep the node usable.
+// Health returns the state of each part in a fixed order: first the runtime, then the parts that
+// run pods, then the parts that manage the node.
 func (a *Agent) Health() []Check {
 	var checks []Check
 	node := a.node.Checks()
 	for i, c := range node {
 		checks = append(checks, Check(c))
 		if i > 0 {
-			continue // the runtime comes first
+			continue // only the first check, the runtime, comes before the checks of the pod loop
 		}
 		for _, c := range a.pods.Checks() {
 			checks = append(checks, Check(c))

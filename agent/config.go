@@ -31,68 +31,72 @@ import (
 // DefaultMaxPods is the default of [Config].MaxPods, as in the kubelet.
 const DefaultMaxPods = 110
 
-// Config configures an Agent. The zero value of an optional field is its default. Values that
-// the fields refer to are retained and must not be modified afterwards.
+// Config configures an [Agent]. The zero value of an optional field means its default. The agent
+// retains the values to which the fields refer, so they must not be modified after [New].
 type Config struct {
-	// Name is the value of the label io.kubeparts.agent on everything that this agent creates
-	// on the runtime. Agents that share a runtime need different names. It must be a valid
+	// Name is the value of the label io.kubeparts.agent on each sandbox and container that this
+	// agent creates. Agents that share a runtime must have different names. Name must be a valid
 	// label value. Required.
 	Name string
-	// NodeName is the name of the node, a DNS subdomain. It is set in pods, events and the
+	// NodeName is the name of the node, a DNS subdomain. It appears in pods, events and the
 	// node's status. Required.
 	NodeName string
 	// Runtime is the container runtime. Required.
 	Runtime Runtime
-	// Sources define the pods of the node. No pod is stopped as undefined before each source
-	// has called set once. If two sources define the same pod, the source that defined it first
-	// owns it. Required.
+	// Sources define the pods of the node. The agent stops a pod that no source defines only
+	// after every source has called set. If two sources define the same pod, the agent uses the
+	// definition of the source that defined the pod first. Required.
 	Sources []Source
 
-	// Lister replaces Runtime in relists and costs less. The CRI client of package agent/cri
-	// has one. Optional.
+	// Lister lists sandboxes and containers in relists instead of Runtime, and uses less CPU
+	// time. The Client of package agent/cri has a method that returns a Lister. Optional.
 	Lister pleg.Lister
-	// Host is the machine. Default: [host.Local] with the folders of this Config.
+	// Host has the functions of the machine. Default: the result of [host.Local] with the
+	// folders and eviction thresholds of this Config.
 	Host *host.Host
-	// Root is the folder of the agent's files for pods: volumes, hosts files, termination
-	// messages, seccomp profiles. It is created if it does not exist, and locked while Run
-	// runs. If empty, pods have no hosts files and no termination messages, and pods with
-	// volumes of the built-in types are refused. Otherwise it must be absolute.
+	// Root is the absolute path of the folder of the agent's files for pods: volumes, hosts
+	// files, termination messages, seccomp profiles. [Agent.Run] creates the folder if it does
+	// not exist, and locks it until Run returns. If empty, pods have no hosts files and no
+	// termination messages, and pods with volumes are refused, except volumes of the type image.
 	Root string
-	// PodLogs is the folder of container logs, such as /var/log/pods. Folders in it that belong
-	// to no pod are removed, so two agents must not share it. If empty, containers have no
-	// logs, and no logs are rotated or removed. Otherwise it must be absolute.
+	// PodLogs is the absolute path of the folder of container logs, such as /var/log/pods. The
+	// agent removes folders in PodLogs that belong to no pod, so two agents must not share
+	// PodLogs. If empty, containers have no logs, and no logs are rotated or removed.
 	PodLogs string
-	// ContainerLogs is the folder with a link to the log of each container, such as
-	// /var/log/containers, which log shippers read. If empty, no links are created. Otherwise
-	// it must be absolute, and PodLogs must be set.
+	// ContainerLogs is the absolute path of a folder for log shippers, such as
+	// /var/log/containers. The agent creates a link to the log of each container in this folder.
+	// If empty, no links are created. It requires PodLogs.
 	ContainerLogs string
-	// State stores what a restarted agent must know: statuses, back-offs, ages of images, pull
-	// records, the position in the kernel's log. Default: files below Root, or memory if Root
-	// is empty.
+	// State stores the data that a restarted agent needs: statuses, back-offs, ages of images,
+	// pull records, the position in the kernel's log. Default: files below Root, or memory if
+	// Root is empty.
 	State state.Store
 	// TakeOver makes the agent manage all pods of the runtime, as a kubelet does, and not only
-	// those with its Name. It stops and removes pods that no source defines, whatever program
-	// created them.
+	// pods that are labelled with its Name. The agent then also stops and removes pods that
+	// other programs have created and that no source defines.
 	TakeOver bool
 
-	// Cluster finds objects that pods refer to outside this node. Optional.
+	// Cluster finds the objects of the cluster to which pods refer. Optional.
 	Cluster Cluster
-	// Statuses receives each changed pod status, such as [status.APIServer]. State also stores
-	// them. Optional.
+	// Statuses receives each changed status of a pod. An example is [status.APIServer]. The
+	// agent also stores each status in State. Optional.
 	Statuses status.Sink
-	// Events receives the events that a kubelet would record. Several goroutines call it.
-	// Optional.
+	// Events receives the events that a kubelet would record. It must be safe for concurrent
+	// use. Optional.
 	Events EventRecorder
-	// NodeStatus modifies the node that [Agent.Node] returns and admission uses: extended
-	// resources, labels, own conditions, ports. It is called each time the node is computed,
-	// with a node that it may modify. It must not do I/O or call methods of the Agent. Call
-	// [Agent.SyncAll] when its effect would change. Pods get an extended resource only if an
-	// allocator hands it out. Optional.
+	// NodeStatus modifies the node that [Agent.Node] returns and that admission uses. For
+	// example, it adds extended resources, labels, conditions or ports. The agent calls
+	// NodeStatus in each computation of the node, with a copy that NodeStatus may modify.
+	// NodeStatus must not do I/O or call methods of the Agent. Call [Agent.SyncAll] when
+	// NodeStatus would make other changes than in its last call. If Allocators is empty, pods
+	// that request extended resources are refused. Optional.
 	NodeStatus func(*corev1.Node)
-	// Version is the agent's own version. The node reports it as its kubeletVersion. Optional.
+	// Version is the version of the agent. The node's status reports it as kubeletVersion.
+	// Optional.
 	Version string
 
-	// Reserved is subtracted from the node's capacity for the system and the agent. Optional.
+	// Reserved has the resources for the system and the agent. They are subtracted from the
+	// node's capacity and are not allocatable for pods. Optional.
 	Reserved corev1.ResourceList
 	// MaxPods is the largest number of pods that run at once. Default [DefaultMaxPods].
 	MaxPods int
@@ -105,43 +109,49 @@ type Config struct {
 	// value has no thresholds; [eviction.ParseThresholds] without settings returns the
 	// kubelet's defaults.
 	Eviction eviction.Policy
-	// ImageGC is the policy for removing unused images, ContainerGC the policy for removing
-	// exited containers.
+	// ImageGC is the policy for removing unused images, and ContainerGC is the policy for
+	// removing exited containers.
 	ImageGC     imagegc.Policy
 	ContainerGC containergc.Policy
 	// Images is the policy for image pulls.
 	Images images.Policy
-	// Restarts is the back-off of container restarts. Its Clock defaults to that of this Config.
+	// Restarts is the back-off of container restarts. The default of its Clock is the Clock of
+	// this Config.
 	Restarts lifecycle.BackoffConfig
 	// Logs is the policy for rotating the logs of running containers.
 	Logs logrotate.Policy
 	// SyncPeriod is the longest time between two syncs of a pod. Default 1m.
 	SyncPeriod time.Duration
-	// Cgroups makes the agent create a cgroup for each pod. If nil, the runtime places
-	// containers, and no cgroup limits a pod as a whole.
+	// Cgroups makes the agent create a cgroup for each pod. If nil, the runtime selects the
+	// parent cgroup of containers, and no cgroup limits a pod as a whole.
 	Cgroups *cgroups.Config
-	// EnforceAllocatable limits all pods together to the node's allocatable resources: it sets
-	// Allocatable of Cgroups. It requires Cgroups.
+	// EnforceAllocatable limits the resources of all pods together to the node's capacity
+	// without Reserved. It sets the field Allocatable of Cgroups. It requires Cgroups.
 	EnforceAllocatable bool
 
-	// Admission handlers decide about each pod after the built-in handlers, in this order and
-	// for one pod at a time. A handler that hangs delays only other admissions; after 30
-	// seconds the pod is refused. When the spec of an admitted pod is edited, they are called
-	// as for a new pod. If they refuse the edit, the previous version keeps running. Optional.
+	// Admission has handlers that admit or refuse each pod after the built-in handlers. The
+	// agent calls the handlers in this order and for one pod at a time. If a handler does not
+	// return within 30 seconds, the agent cancels its context, and refuses the pod when the
+	// handler returns. A handler that hangs delays only other admissions and the release of
+	// allocations. The agent also calls the handlers when the spec of an admitted pod is edited.
+	// If a handler refuses the edit, the previous version of the pod keeps running. Optional.
 	Admission []lifecycle.NamedHandler
-	// Allocators are called after Admission, in this order, and hand out shares of the node to
-	// containers. Optional.
+	// Allocators assign resources of the node, such as devices and CPUs, to containers. The
+	// agent calls them after Admission, in this order. Optional.
 	Allocators []resources.Allocator
-	// Volumes are tried before the built-in volume types. The first plugin that supports a
-	// volume handles it. They require Root. Optional.
+	// Volumes has plugins for volumes. The first plugin that supports a volume handles the
+	// volume. The plugins of the built-in volume types come last. Volumes requires Root.
+	// Optional.
 	Volumes []volumes.Plugin
-	// Credentials are used after the pod's imagePullSecrets, in this order. Optional.
+	// Credentials has providers of credentials for image pulls. The agent uses them after the
+	// pod's imagePullSecrets, in this order. Optional.
 	Credentials []images.CredentialProvider
 	// Observers are callbacks of all parts, for metrics and consoles. Optional.
 	Observers Observers
 
-	// Random returns random numbers in [0,1) that spread retries and syncs over time. Several
-	// goroutines call it. Default: the generator of math/rand/v2.
+	// Random returns a random number in [0,1). The agent uses random numbers to spread retries
+	// and syncs over time. Random must be safe for concurrent use. Default: the generator of
+	// math/rand/v2.
 	Random func() float64
 	// Clock is the time source. Default: the system clock.
 	Clock clock.WithTicker
@@ -153,22 +163,23 @@ type Config struct {
 type StaticPodPolicy uint8
 
 const (
-	// CriticalStaticPods are never evicted, are admitted under pressure and preempt other
-	// pods, as in the kubelet.
+	// CriticalStaticPods means that static pods are critical, as in the kubelet: the agent does
+	// not evict static pods, admits them under pressure, and preempts other pods for them.
 	CriticalStaticPods StaticPodPolicy = iota
-	// OrdinaryStaticPods are treated by their priority. This suits nodes without an API server,
-	// on which all pods are static.
+	// OrdinaryStaticPods means that the priority of a static pod determines whether the pod is
+	// evicted or preempted, as for other pods. Use it on nodes without an API server, on which
+	// all pods are static.
 	OrdinaryStaticPods
 )
 
-// Validate reports every problem with c, joined. It also checks the policies of the managers.
-// It reads no file and calls nothing.
+// Validate returns all problems with c as one error. It also checks the policies of the
+// managers. It reads no file and starts nothing.
 func (c Config) Validate() error {
 	_, err := New(c)
 	return err
 }
 
-// problems reports problems with the fields that no manager checks.
+// problems returns the problems with those fields of c that no manager checks.
 func (c Config) problems() error {
 	var errs []error
 	missing := func(field string) { errs = append(errs, fmt.Errorf("agent: %s is required", field)) }
@@ -215,7 +226,7 @@ func (c Config) problems() error {
 	return errors.Join(append(errs, c.hookProblems()...)...)
 }
 
-// sourceProblems reports problems with Sources.
+// sourceProblems returns the problems with Sources.
 func (c Config) sourceProblems() (errs []error) {
 	if len(c.Sources) == 0 {
 		errs = append(errs, errors.New("agent: Sources is required"))
@@ -236,7 +247,8 @@ func (c Config) sourceProblems() (errs []error) {
 	return errs
 }
 
-// hookProblems reports nil hooks and duplicate names of hooks of the same kind.
+// hookProblems returns the problems with hooks: nil hooks, hooks without a name, and hooks of
+// the same kind with the same name.
 func (c Config) hookProblems() (errs []error) {
 	check := func(field string, n int, name func(int) (string, bool)) {
 		seen := map[string]bool{}
@@ -269,7 +281,7 @@ func (c Config) hookProblems() (errs []error) {
 	return errs
 }
 
-// nameOf returns the name of a hook, and false if it is nil.
+// nameOf returns the name of a hook. It returns false if the hook is nil.
 func nameOf(hook interface{ Name() string }) (string, bool) {
 	if hook == nil {
 		return "", false

@@ -1,95 +1,101 @@
-// Package agent runs the pods of a node. It wires all managers of Kubeparts into one value, as
-// the kubelet wires its own.
+// Package agent runs the pods of a node. It combines all managers of Kubeparts in one value, an
+// [Agent], as the kubelet combines its managers.
 //
 // # What it does
 //
-// [New] checks a [Config] and starts nothing. [Agent.Run] serves until its context is done;
-// pods keep running after it returns. A pod passes these stages:
+// [New] checks a [Config] and starts nothing. [Agent.Run] runs the agent until the context of
+// Run is done. The pods keep running after Run has returned. A pod passes through these stages:
 //
 //	source → operation → admission → allocation → worker → runtime → PLEG → cache → status → sink
 //
-// A source calls set with all its pods, and the agent turns the differences into operations.
-// The admission queue decides about each new pod: first the kubelet's own handlers, then
-// [Config].Admission and [Config].Allocators. A worker runs the admitted pod and the PLEG
-// watches the runtime. Each change of a pod's status goes to [Config].State and
-// [Config].Statuses. When the source no longer defines the pod, its worker stops it, and the
-// remover deletes its remaining data.
+// A source calls set with all its pods. The agent compares them with the pods of the previous
+// call, and turns the differences into operations. The admission queue calls the handlers for
+// each new pod: first the built-in handlers, then [Config].Admission, then [Config].Allocators.
+// A worker runs each admitted pod, and the PLEG watches the runtime. The agent writes each
+// changed status of a pod to [Config].State and [Config].Statuses. When the source no longer
+// defines the pod, the worker stops the pod, and the remover deletes the remaining data of the
+// pod.
 //
-// The agent has one record per pod with one [State]. The golden file
-// internal/podloop/testdata/next shows the transition for each event:
+// The agent has one record for each pod. The record has the [State] of the pod. The golden file
+// internal/podloop/testdata/next/table shows the transitions for each event. The usual order of
+// the states is:
 //
 //	offered → refused | admitted → ending → ended → removed → gone
 //
-// The agent also keeps the node usable: it evicts pods, removes images, exited containers and
-// old logs, reports OOM kills, and computes the node's status.
+// The agent also manages the node: it evicts pods, removes images, exited containers and old
+// logs, reports OOM kills, and computes the node's status.
 //
 // # What you supply
 //
-// Required are an agent name, the node's name, a [Runtime] and the pod [Source]s. A
-// fakecri.Node is an in-memory runtime; the client of package agent/cri connects to a real one.
-// Everything else has a default. With [Config].Root and [Config].PodLogs set, pods get volumes,
-// hosts files and logs, and a restarted agent restores its state.
+// You supply the name of the agent, the name of the node, a [Runtime], and the [Source]s of
+// pods. A fakecri.Node is a runtime in memory. The Client of package agent/cri connects to a
+// real runtime. All other fields of the Config are optional. If [Config].Root and
+// [Config].PodLogs are set, pods have volumes, hosts files and logs, and a restarted agent
+// restores its state.
 //
-// To change what the agent does, extend the Config: sources, cluster lookups, a status sink,
-// admission handlers, allocators (devices, CPUs), volume plugins, credential providers,
-// observers, a state store, another [host.Host]. The module in test/vendor uses each of them. A
-// hook that calls [Agent.Sync] must exist before the Agent does: let it use a variable that is
-// set to the result of New.
+// To change what the agent does, set fields of the Config: sources, cluster lookups, a status
+// sink, admission handlers, allocators (devices, CPUs), volume plugins, credential providers,
+// observers, a state store, another [host.Host]. The module in test/vendor uses each of these
+// fields. The callbacks in a Config exist before the Agent. If a callback calls [Agent.Sync],
+// let it use a variable to which you assign the result of New.
 //
 // # What it guarantees
 //
-//  1. The agent sees and changes only sandboxes and containers labelled with its Name, unless
+//  1. The agent manages only sandboxes and containers that are labelled with its Name, unless
 //     [Config].TakeOver is set.
-//  2. No pod is stopped as undefined before every source has called set once, and nothing is
-//     removed before the runtime was listed once.
-//  3. A pod that runs when the agent starts is adopted: its containers keep running and its
-//     last reported status stays valid. A pod that has ended does not run again. A refusal by
-//     an earlier agent is not taken over.
-//  4. A pod that is undefined and defined again goes through admission again. It starts when
-//     its earlier run is completely removed.
-//  5. An admission handler or an allocator that hangs delays other admissions and nothing
-//     else. [Agent.Health] names it.
-//  6. A refused edit does not stop the version that runs.
-//  7. An allocation is released once: when its pod has ended, or when the pod was refused
-//     after the allocation.
-//  8. A process can run any number of agents. They share nothing.
+//  2. The agent stops a pod that no source defines only after every source has called set. It
+//     removes data only after the first relist is complete. The exception is [Agent.StopPods],
+//     which may also stop and remove pods that no source has defined yet.
+//  3. The agent adopts a pod that runs when the agent starts: the containers of the pod keep
+//     running, and its last reported status stays valid. A pod that has ended does not run
+//     again. But a static pod goes through admission again if an earlier agent has refused it,
+//     or if StopPods has ended it.
+//  4. If a source no longer defines a pod and then defines it again, the agent first completes
+//     the removal of the earlier run. The pod then goes through admission again.
+//  5. An admission handler or an allocator that hangs delays only other admissions and the
+//     release of allocations. [Agent.Health] names the handler or the allocator.
+//  6. A refused edit of a pod does not stop the running version of the pod.
+//  7. An allocation is released exactly once: when the pod has ended, or when a later allocator
+//     has refused the pod.
+//  8. A process can run any number of agents, and they share nothing.
 //
 // # Goroutines and locking
 //
-// Run starts two parts. Each joins its own goroutines:
+// Run starts two parts. Each part joins its own goroutines:
 //
 //	node   the host's measurements, the runtime's state and the node's status, eviction,
 //	       image and container garbage collection, log rotation, OOM kills
-//	pods   sources, the loop of the records, the admission queue, workers, PLEG, probes,
+//	pods   sources, the event queue, the admission queue, workers, PLEG, probes,
 //	       the publisher of statuses, the remover, housekeeping
 //
-// The node part starts first and stops last. The pods part publishes the last statuses before
-// it returns. If a part returns by itself, Run stops the other one and returns the error of the
-// first.
+// The node part starts first and stops last. The pods part publishes the last statuses before it
+// returns. If a part returns before Run has stopped it, Run stops the other part, and returns
+// the error of the part that returned first.
 //
-// All methods may be called by any goroutine. Sync and SyncAll never block and may be called
-// from any callback of the Config except NodeStatus, even with locks held. Callbacks run in
-// goroutines of the agent. Those of [Config].Admission and [Config].Allocators are called one at a
-// time, except for Container of an allocator.
+// All methods are safe for concurrent use. Sync and SyncAll never block. Every callback of the
+// Config except NodeStatus may call them, even while the callback holds locks. Callbacks run in
+// goroutines of the agent. The agent calls the methods of [Config].Admission and
+// [Config].Allocators one at a time, except the method Container of an allocator.
 //
 // # Differences from the kubelet
 //
 //   - A refused static pod goes through admission again when the node has changed; the kubelet
 //     refuses it for good.
 //   - The spec of a static pod can be edited in place if its UID stays the same. The edit is
-//     admitted or refused while the old version runs. In the kubelet an edited manifest is
-//     another pod.
-//   - A pod with a volume that no plugin supports is refused at admission; in the kubelet it
-//     waits forever.
-//   - A pod of the API server can't make itself static by an annotation: the source's name
-//     decides.
-//   - An admission handler that does not answer within 30 seconds refuses the pod; the kubelet
-//     waits for it and does nothing else meanwhile.
+//     admitted or refused while the old version runs. For the kubelet, an edited manifest
+//     defines another pod.
+//   - A pod with a volume that no plugin supports is refused at admission. In the kubelet, such
+//     a pod waits forever.
+//   - A pod of the API server can't make itself static by an annotation: the name of its source
+//     determines whether a pod is static.
+//   - If an admission handler does not answer within 30 seconds, the pod is refused. The kubelet
+//     waits for the handler and does nothing else meanwhile.
 //
 // Each manager lists its own differences.
 //
 // # Testing your code with it
 //
-// Run the agent on a fakecri.Node with the Host of package agent/host/fakehost in a
-// testing/synctest bubble: a simulated day takes a second. The example works without a bubble.
+// Run the agent in a testing/synctest bubble, on a fakecri.Node and with the Host of package
+// agent/host/fakehost. A simulated day then takes a second. The example of this package needs no
+// bubble.
 package agent

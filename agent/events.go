@@ -8,8 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// recorder passes events to an [EventRecorder]. It replaces pods and nodes by object
-// references, because client-go's recorder needs a kind, which typed objects don't have.
+// recorder passes events to an [EventRecorder]. It replaces pods and nodes with object
+// references, because the recorder of client-go needs the kind of an object, and typed objects
+// don't have a kind.
 type recorder struct{ to EventRecorder }
 
 // Eventf records an event without annotations.
@@ -25,7 +26,8 @@ func (r recorder) AnnotatedEventf(object runtime.Object, annotations map[string]
 	r.to.AnnotatedEventf(reference(object), annotations, eventtype, reason, messageFmt, args...)
 }
 
-// reference returns an object reference for a pod or a node, and any other object unchanged.
+// reference returns an object reference for a pod or a node. It returns any other object
+// unchanged.
 func reference(object runtime.Object) runtime.Object {
 	switch o := object.(type) {
 	case *corev1.Pod:

@@ -141,8 +141,8 @@ func TestAgent_APIPodWithStaticPodAnnotation(t *testing.T) {
 	})
 }
 
-// Resources that NodeStatus adds are used by admission. A pod that requests one needs an
-// allocator.
+// Admission uses the resources that NodeStatus adds. A pod that requests such a resource needs
+// an allocator.
 func TestAgent_ExtendedResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fpga = corev1.ResourceName("example.com/fpga")

@@ -18,10 +18,10 @@ import (
 	"github.com/kubeparts/kubeparts/pleg"
 )
 
-// Runtime is the part of cri.RuntimeService and cri.ImageManagerService that the agent calls.
-// The client of package agent/cri implements it, and so does a fakecri.Node. An optional call
-// that the runtime does not support returns the gRPC code Unimplemented, as CRI defines it. To
-// change single calls of a runtime, embed it.
+// Runtime has the methods of cri.RuntimeService and cri.ImageManagerService that the agent
+// calls. The Client of package agent/cri and fakecri.Node implement Runtime. A method for an
+// optional call returns the gRPC code Unimplemented if the runtime does not support the call, as
+// CRI defines. To change single methods of a Runtime, embed the Runtime in a struct.
 type Runtime interface {
 	RuntimeInfo
 	PodRuntime
@@ -44,7 +44,8 @@ type PodRuntime interface {
 	lifecycle.ExecRunner
 }
 
-// NodeRuntime measures the node, pulls images, and removes unused images and containers.
+// NodeRuntime measures the usage of containers and images, pulls images, and removes unused
+// images and containers.
 type NodeRuntime interface {
 	stats.Runtime
 	stats.ImageService
@@ -58,54 +59,59 @@ type NodeRuntime interface {
 // Source defines pods.
 //
 // Pods of the source named "api" ([podspec.SourceAPI]) behave as pods of an API server: a
-// refused pod has failed, and a pod is stopped when it has a deletion timestamp. Pods of any
-// other source are static: a refused pod goes through admission again when the node has
-// changed, and they are critical unless [Config].StaticPods is [OrdinaryStaticPods]. Do not
-// pass mirror pods to set.
+// refused pod fails permanently. Pods of any other source are static: a refused pod goes through
+// admission again when the node has changed, and a pod is critical unless [Config].StaticPods is
+// [OrdinaryStaticPods]. The agent stops a pod that has a deletion timestamp. Do not pass mirror
+// pods to set.
 //
-// A pod needs a UID, a namespace, a name and a container, all with names that are valid in the
-// API. An incomplete pod is skipped, and the check "sources" of [Agent.Health] names the
-// missing or invalid fields. The agent does not fill in the defaults of the API server; package
-// podsource does that for manifests.
+// A pod must have a UID, a namespace, a name and at least one container. The UID and all names
+// must be valid in the API. The agent ignores an invalid pod, and the check "sources" of
+// [Agent.Health] names the missing or invalid fields. The agent does not set the default values
+// that the API server sets. Package podsource sets them for manifests.
 type Source struct {
-	// Name becomes the value of the annotation kubernetes.io/config.source of each pod. It
-	// replaces the pod's own value, so that no pod of an API server can make itself static.
-	// Names of sources must differ. Required.
+	// Name is the name of the source. The agent sets the annotation kubernetes.io/config.source
+	// of each pod to Name. It replaces any other value, so that no pod of an API server can make
+	// itself static. Two sources must not have the same Name. Required.
 	Name string
-	// Run calls set with all pods of the source as soon as it knows them, and again whenever
-	// they have changed, until ctx is done. Set compares them with the pods of the previous
-	// call, by pointer first, and returns without waiting. It must not be called concurrently.
-	// Neither the slice nor the pods may be modified afterwards. If Run returns before ctx is
-	// done, [Agent.Run] returns too, with an error that names the source. Required.
+	// Run calls set with all pods of the source as soon as Run knows the pods, and again
+	// whenever the pods have changed, until ctx is done. The function set compares the pods with
+	// the pods of the previous call, first by pointer, and returns without waiting. Run must not
+	// call set concurrently, and must not modify the slice or the pods after the call. If Run
+	// returns before ctx is done, [Agent.Run] returns an error that names the source. Required.
 	Run func(ctx context.Context, set func(context.Context, []*corev1.Pod)) error
 }
 
-// Cluster finds objects that pods refer to outside their node. A pod that needs a nil function
-// is refused with a message that names the pod's field.
+// Cluster finds the objects of the cluster to which pods refer. If a volume of a pod needs
+// Objects or Tokens and this field is nil, the agent refuses the pod, with a message that names
+// the field of the pod.
 type Cluster struct {
-	// Node returns the API server's node from a cache; admission uses its labels and taints. It
-	// may call [Agent.Node]. The default is [Agent.Node], which is also used after an error.
+	// Node returns the node as it is in the API server, from a cache. Admission uses the labels
+	// and taints of this node. Node may call [Agent.Node]. If Node is nil or returns an error,
+	// admission uses the result of [Agent.Node].
 	Node func(context.Context) (*corev1.Node, error)
-	// FreshNode gets the node from the API server. It is called if the node lacks the labels
-	// that a pod selects, because the scheduler may have seen newer labels. Default: Node.
+	// FreshNode gets the node from the API server. Admission calls it if the node in the cache
+	// does not have the labels that a pod selects, because the scheduler may have used newer
+	// labels. Default: Node.
 	FreshNode func(context.Context) (*corev1.Node, error)
-	// Objects finds ConfigMaps and Secrets. The agent calls Release when a pod is completely
-	// removed. It does not call Release at the end of Run, because the pods keep running: the
-	// program stops its own watches. When an object has changed, call [Agent.Sync] for the pods
-	// that use it.
+	// Objects finds ConfigMaps and Secrets. The agent calls the method Release when a pod is
+	// completely removed. It does not call Release at the end of Run, because the pods keep
+	// running, so the program must stop its own watches. When an object has changed, call
+	// [Agent.Sync] for the pods that use the object. If nil, environment variables that refer to
+	// ConfigMaps or Secrets behave as if these objects did not exist.
 	Objects podspec.Objects
 	// Tokens requests tokens of service accounts.
 	Tokens podspec.TokenFunc
 	// Services returns the services of a namespace, for the environment variables of
 	// containers.
 	Services func(namespace string) ([]*corev1.Service, error)
-	// RuntimeHandler returns the handler of a RuntimeClass. Default: each handler of the
-	// runtime is a RuntimeClass of the same name.
+	// RuntimeHandler returns the runtime handler of a RuntimeClass. Default: the handler with
+	// the same name as the RuntimeClass.
 	RuntimeHandler func(class string) (string, error)
 }
 
-// EventRecorder records events; client-go's recorder implements it. The object is a
-// *corev1.ObjectReference; for an event of a container its FieldPath is set.
+// EventRecorder records events. The recorder of client-go implements it. The object of an event
+// is a *corev1.ObjectReference. For an event about a container, the FieldPath of the reference
+// is set.
 type EventRecorder interface {
 	AnnotatedEventf(object runtime.Object, annotations map[string]string, eventtype, reason, messageFmt string, args ...any)
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/kubeparts/kubeparts/oomwatch"
 )
 
-// Two agents with different names share a runtime. Neither touches what the other created.
+// Two agents with different names share a runtime. Neither agent changes the pods of the other
+// agent.
 func TestAgent_TwoAgentsOnOneRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, ones, twos := newNode(t), newSource(newPod("a", "demo/web:1")), newSource(newPod("b", "demo/web:1"))

@@ -23,8 +23,8 @@ func (o Observers) pods() podloop.Observers {
 	return loop
 }
 
-// node returns the observers of the node loop. Victim returns the pod and the container hit by
-// an OOM kill.
+// node returns the observers of the node loop. The argument victim returns the pod and the name
+// of the container of an OOM kill.
 func (o Observers) node(victim func(types.UID, string) (*corev1.Pod, string, bool)) nodeloop.Observers {
 	loop := nodeloop.Observers{Eviction: o.Eviction, ImageGC: o.ImageGC, ContainerGC: o.ContainerGC, Logs: o.Logs, OOM: o.OOM}
 	if o.Killed != nil {

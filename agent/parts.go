@@ -12,9 +12,10 @@ type part struct {
 	run  func(context.Context) error
 }
 
-// run starts the parts in their order. When ctx is done or a part has returned, it stops and
-// joins them one after the other, the last one first. It returns the error of a part that
-// returned before it was stopped.
+// run starts the parts in order. When ctx is done or a part returns, run stops and joins the
+// parts in reverse order. If a part returned before run stopped the parts, run returns the error
+// of that part. Otherwise, run returns the first error of a stopped part, in the order of the
+// parts.
 func run(ctx context.Context, parts ...part) error {
 	type end struct {
 		of  int

@@ -21,38 +21,38 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// Pod is a snapshot of what the agent knows of one pod.
+// Pod is a snapshot of the agent's data about one pod.
 type Pod struct {
-	// Spec is the pod with the status that the agent reports and its allocated resources. If
-	// only the runtime knows the pod, Spec has just name and UID.
+	// Spec is the pod with its allocated resources and the status that the agent reports. If the
+	// pod exists only in the runtime, Spec has only the name, the namespace and the UID.
 	Spec *corev1.Pod
-	// Source is the name of the pod's source. It is empty if no source defines the pod any
-	// more.
+	// Source is the name of the pod's source. It is empty if no source defines the pod.
 	Source string
 	State  State
 	// Runtime is the pod's state in the runtime. It is never nil.
 	Runtime *podcache.Status
 }
 
-// State is the stage of a pod's life on the node.
+// State is the state of a pod on the node, from its definition until its complete removal.
 type State uint8
 
 const (
 	// Offered pods wait for admission.
 	Offered State = iota
-	// Refused pods were not admitted. A pod of the API server has failed; a static pod
-	// goes through admission again when the node has changed.
+	// Refused pods were not admitted. A refused pod of the API server has failed. A refused
+	// static pod goes through admission again when the node has changed.
 	Refused
 	// Admitted pods are running or being started.
 	Admitted
 	// Ending pods are being stopped.
 	Ending
-	// Ended pods have no running container and will not start one. Their allocations are
-	// released.
+	// Ended pods have no running container, and none of their containers will be started. Their
+	// allocations are released.
 	Ended
-	// Removed pods have no data left on the node. Their source still defines them.
+	// Removed pods have no data left on the node. A source still defines them.
 	Removed
-	// Gone pods are forgotten. Only [Observers].Pod sees this state.
+	// Gone pods have no data left on the node, and no source defines them. The agent has deleted
+	// their records, so only [Observers].Pod receives this state.
 	Gone
 )
 
@@ -77,13 +77,14 @@ type Probe struct {
 	Container string
 	Kind      prober.Kind
 	Spec      *corev1.Probe
-	// Result is the result of all runs, by the thresholds of the probe.
+	// Result is the current result of the probe. It changes when the number of successes or
+	// failures in a row reaches the probe's threshold.
 	Result prober.Result
 	// Runs are the most recent runs, oldest first.
 	Runs []prober.Record
 }
 
-// Explanation describes why a pod is in its state, and what comes next.
+// Explanation describes why a pod is in its state, and what the agent will do next.
 type Explanation struct {
 	Pod Pod
 	// Why lists facts, the most important one first.
@@ -92,11 +93,12 @@ type Explanation struct {
 	Next []Step
 	// Plan describes what the next sync would do in the runtime.
 	Plan string
-	// Eviction is the pod's position in the eviction order, from 1, for each signal with a
-	// threshold.
+	// Eviction has the pod's position in the eviction order of each signal with a threshold. The
+	// agent evicts the pod at position 1 first. Signals whose order does not contain the pod are
+	// omitted.
 	Eviction map[eviction.Signal]int
 	// Rank describes the pod's position in the eviction order for the signal that is nearest to
-	// its threshold. It is empty if the pod uses no resources of the node.
+	// its threshold. It is empty if [State.MayRun] returns false for the pod.
 	Rank string
 }
 
@@ -107,7 +109,7 @@ type Step struct {
 	What string
 }
 
-// Plan is what would be done now to free resources of the node.
+// Plan is what the agent would do now to free resources of the node.
 type Plan struct {
 	Eviction   eviction.Decision
 	Images     imagegc.Plan
@@ -118,21 +120,21 @@ type Plan struct {
 type Check struct {
 	// Name is the name of the part.
 	Name string
-	// Err is why the part does not work. Nil means that it works.
+	// Err is why the part does not work. Nil means that the part works.
 	Err error
-	// Fatal reports whether only a restart of the agent can help.
+	// Fatal reports whether only a restart of the agent can repair the part.
 	Fatal bool
-	// Notes are details worth knowing although Err is nil.
+	// Notes are further details. A part that works may also have notes.
 	Notes []string
 }
 
-// Observers are optional callbacks of all parts. The goroutines of the parts call them; they
-// must not block. One value may serve many agents.
+// Observers has optional callbacks for the events of all parts. The goroutines of the parts call
+// the callbacks, so the callbacks must not block. Several agents may use the same Observers.
 type Observers struct {
-	// Pod is called for each change of a pod's State, in order for each pod.
+	// Pod is called for each change of a pod's State, one at a time and in order.
 	Pod func(Move)
-	// Admission receives the answer of each handler, and Preemption the pods that are preempted
-	// for a critical pod.
+	// Admission receives the decision of each handler. Preemption receives the pods that are
+	// preempted for a critical pod.
 	Admission   lifecycle.AdmitObserver
 	Preemption  lifecycle.NodeObserver
 	Workers     podworker.Observer
@@ -148,15 +150,18 @@ type Observers struct {
 	ContainerGC containergc.Observer
 	Logs        logrotate.Observer
 	OOM         oomwatch.Observer
-	// Killed is called once for each OOM kill of a container of this agent.
+	// Killed is called once for each OOM kill on the node, except OOM kills in pods of other
+	// agents.
 	Killed func(OOMKill)
 }
 
-// OOMKill is an OOM kill in a container of this agent.
+// OOMKill is an OOM kill.
 type OOMKill struct {
 	oomwatch.Kill
-	// Pod is the pod of the container. Nil means that it could not be found.
+	// Pod is the pod of the killed process. Nil means that the process was not in a pod, or that
+	// the pod could not be found.
 	Pod *corev1.Pod
-	// Container is the name of the container. Empty means that it could not be found.
+	// Container is the name of the container of the killed process. Empty means that the process
+	// was not in a container, or that the container could not be found.
 	Container string
 }

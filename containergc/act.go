@@ -19,8 +19,8 @@ import (
 	criapierrors "k8s.io/cri-api/pkg/errors"
 )
 
-// act executes the plan: it removes the objects of each pod in their order, and handles
-// several pods at a time.
+// act executes the plan: it removes the objects of each pod in the order of the plan, and
+// handles several pods at a time.
 func (m *Manager) act(ctx context.Context, p Plan) (removed []Object, err error) {
 	var errs []error
 	var (
@@ -130,8 +130,8 @@ func (m *Manager) endRemoval(id string) {
 	delete(m.removing, id)
 }
 
-// isBlocked reports whether d must not be removed now because something that needs it was
-// not removed, or has come back.
+// isBlocked reports whether the object of d must not be removed now, because an object
+// that needs it was not removed, or because it is needed again.
 func (t *task) isBlocked(d *Decision) bool {
 	switch d.Kind {
 	case KindContainer:
@@ -146,7 +146,7 @@ func (t *task) isBlocked(d *Decision) bool {
 		if t.hasRemaining(func(c *Decision) bool {
 			return c.container == d.container && c.container.State != runtimeapi.ContainerState_CONTAINER_EXITED
 		}) {
-			return true // its container may write to the log again
+			return true // the link's container may write to the log again
 		}
 		_, err := os.Stat(filepath.Join(t.m.cfg.ContainerLogs, d.ID))
 		return !errors.Is(err, fs.ErrNotExist)
@@ -155,7 +155,7 @@ func (t *task) isBlocked(d *Decision) bool {
 	}
 }
 
-// hasRemaining reports whether a container that satisfies is was not removed.
+// hasRemaining reports whether a container for which is returns true was not removed.
 func (t *task) hasRemaining(is func(*Decision) bool) bool {
 	return slices.ContainsFunc(t.remaining, func(d *Decision) bool { return d.Kind == KindContainer && is(d) })
 }
@@ -189,8 +189,9 @@ func (t *task) remove(ctx context.Context, d *Decision) error {
 	}
 }
 
-// call runs do with a deadline of CallTimeout plus the time that the call takes anyway,
-// and counts a timeout.
+// call runs do with a timeout of CallTimeout plus anyway, the time that the call may take
+// if the runtime works, and counts a timeout. It ignores the error that the object does
+// not exist.
 func (t *task) call(ctx context.Context, anyway time.Duration, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, anyway+t.m.cfg.CallTimeout)
 	defer cancel()
@@ -201,8 +202,8 @@ func (t *task) call(ctx context.Context, anyway time.Duration, do func(context.C
 	return ignoreNotFound(err)
 }
 
-// stop stops a container in an unknown state, as the kubelet stops a container whose pod
-// it does not know.
+// stop stops a container in an unknown state, in the same way as the kubelet stops a
+// container of an unknown pod.
 func (t *task) stop(ctx context.Context, d *Decision) error {
 	t.m.event(d, corev1.EventTypeNormal, ReasonKilling, "Container is in unknown state, try killing it before removal")
 	grace := d.container.StopGrace
@@ -217,7 +218,7 @@ func (t *task) stop(ctx context.Context, d *Decision) error {
 	})
 }
 
-// preStop runs the hook of a container for no longer than its grace period.
+// preStop runs the preStop hook of a container for at most the container's grace period.
 func (m *Manager) preStop(ctx context.Context, d *Decision) {
 	ctx, cancel := context.WithTimeout(ctx, d.container.StopGrace)
 	defer cancel()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A failed removal is retried after firstRetry, then after twice the previous delay, up
-// to lastRetry.
+// A failed removal is retried after firstRetry. After each further failure the delay
+// doubles, up to lastRetry.
 const (
 	firstRetry = time.Minute
 	lastRetry  = 15 * time.Minute
@@ -18,7 +18,7 @@ type failure struct {
 	until time.Time
 }
 
-// recordResult records a failure, or deletes the record after a success.
+// recordResult records a failed removal, or deletes the record after a success.
 func (m *Manager) recordResult(id string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

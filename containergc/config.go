@@ -14,9 +14,10 @@ import (
 )
 
 // Runtime lists containers and sandboxes. It is a literal subset of cri.RuntimeService of
-// k8s.io/cri-api. The lists are called at most once per pass, and not at all with
-// [Config].Snapshot. ContainerStatus is called once in a container's life, if the policy
-// needs its exit time and the snapshot does not have it.
+// k8s.io/cri-api. A pass calls each list method at most once, or never if
+// [Config].Snapshot is set. If the policy needs the exit time of a container and the
+// snapshot does not have it, ContainerStatus is called once for the container, and again
+// only after an error.
 type Runtime interface {
 	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
 	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
@@ -24,7 +25,7 @@ type Runtime interface {
 }
 
 // Remover removes containers and sandboxes. It is a literal subset of cri.RuntimeService.
-// It is called concurrently, each time with a deadline.
+// Its methods are called concurrently. Each call has a deadline.
 type Remover interface {
 	StopContainer(ctx context.Context, containerID string, timeout int64) error
 	RemoveContainer(ctx context.Context, containerID string) error
@@ -32,15 +33,15 @@ type Remover interface {
 	RemovePodSandbox(ctx context.Context, podSandboxID string) error
 }
 
-// PodState returns the state of the pod workers. The methods are named as in the kubelet;
-// package lifecycle/podworker implements them. They are called again right before a
-// removal that would be wrong if the pod had returned.
+// PodState returns the state of the pod workers. The methods have the names of the
+// kubelet's methods; package lifecycle/podworker implements them. A pass calls them again
+// right before a removal that would be wrong if the pod had returned.
 type PodState interface {
 	// ShouldPodContentBeRemoved reports whether the pod's containers and their data can
 	// be removed: the pod was evicted, or deleted and has terminated, or is unknown.
 	ShouldPodContentBeRemoved(uid types.UID) bool
-	// ShouldPodRuntimeBeRemoved reports whether nothing of the pod runs or will run: the
-	// pod has terminated or is unknown.
+	// ShouldPodRuntimeBeRemoved reports whether no container of the pod runs or will run:
+	// the pod has terminated or is unknown.
 	ShouldPodRuntimeBeRemoved(uid types.UID) bool
 }
 
@@ -71,7 +72,8 @@ const (
 type Config struct {
 	// Runtime lists containers and sandboxes. Required.
 	Runtime Runtime
-	// Remover removes them; usually the same client. Required.
+	// Remover removes containers and sandboxes. It is usually the same client as Runtime.
+	// Required.
 	Remover Remover
 	// Pods reports which pods have terminated or were deleted. Required.
 	Pods PodState
@@ -87,12 +89,12 @@ type Config struct {
 	// Default: links are not removed.
 	ContainerLogs string
 	// Owned reports whether an object is owned by this agent; other objects are never
-	// touched. It must neither retain nor modify the labels. Default: all objects are
-	// owned, as in the kubelet. The log folder of a pod that has any object in the
-	// runtime that is not owned is kept, whatever Owned reports for the folder.
+	// removed. Owned must neither retain nor modify the labels. Default: all objects are
+	// owned, as in the kubelet. If an object of a pod in the runtime is not owned, the log
+	// folder of the pod is kept, whatever Owned reports for the folder.
 	Owned func(Object) bool
-	// Snapshot replaces the lists of Runtime, for callers that already have one. Its
-	// result is not modified. Default: ListPodSandbox and ListContainers.
+	// Snapshot replaces the lists of Runtime, for callers that already have a snapshot.
+	// The Manager does not modify the result. Default: ListPodSandbox and ListContainers.
 	Snapshot func(context.Context) (Snapshot, error)
 	// Period is the time from one full pass of [Manager.Run] to the next. Default 1m.
 	Period time.Duration
@@ -100,12 +102,13 @@ type Config struct {
 	// 4.
 	Workers int
 	// CallTimeout limits each call to the Remover, in real time even with a fake clock.
-	// When as many calls of a pass as there are Workers have timed out, the pass starts
-	// no more removals. ContainerStatus calls are limited to ten seconds as well. Default
-	// 2m.
+	// When as many calls of a pass as there are Workers have timed out, the pass starts no
+	// more removals. ContainerStatus calls are limited to CallTimeout or ten seconds,
+	// whichever is shorter. Default 2m.
 	CallTimeout time.Duration
-	// PreStop runs the preStop hook of a container in an unknown state before it is
-	// stopped, for no longer than its grace period. Default: no hook is run.
+	// PreStop runs the preStop hook of a container in an unknown state before the
+	// container is stopped, for at most the grace period of the container. Default: no
+	// hook is run.
 	PreStop func(context.Context, Container) error
 	// Recorder records events: warnings about failures, and events about containers in an
 	// unknown state that are stopped. It may be called concurrently. Optional.
@@ -120,16 +123,16 @@ type Config struct {
 	Observer Observer
 }
 
-// Policy limits how many dead containers are kept; see [PlanRemovals] for the rules in order.
-// The zero value is the kubelet's default.
+// Policy limits how many dead containers are kept; see [PlanRemovals] for the rules in
+// order. The zero value has the kubelet's defaults.
 type Policy struct {
 	// MinAge is how long after its exit a container is exempt from all rules. Default 0.
 	MinAge time.Duration
 	// MaxPerPodContainer is how many dead containers with the same name in the same pod
-	// are kept. Negative: no limit. Default (nil) 1.
+	// are kept. A negative number means no limit. Default (nil) 1.
 	MaxPerPodContainer *int
-	// MaxContainers is how many dead containers are kept in total. Negative: no limit.
-	// Default (nil) -1.
+	// MaxContainers is how many dead containers are kept in total. A negative number means
+	// no limit. Default (nil) -1.
 	MaxContainers *int
 }
 

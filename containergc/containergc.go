@@ -22,8 +22,8 @@ var ErrRunning = loop.ErrRunning
 // read: running pods may look deleted.
 var ErrNotReady = errors.New("not every pod source has been read")
 
-// retryAfter is when Run retries requests for single pods that failed, and a full pass
-// that found the sources not ready.
+// retryAfter is the time after which Run retries failed requests for single pods, and a
+// full pass that could not start because the pod sources were not ready.
 const retryAfter = 5 * time.Second
 
 // eventInterval is the minimum time between two events about consecutive failing passes.
@@ -36,23 +36,24 @@ type Manager struct {
 	loop *loop.Loop
 
 	// step, of capacity 1, is full while a pass lists and decides, and guards exitTimes.
-	// It is a channel because a pass that waits for it has a context. It is empty while a
-	// pass removes objects, so that a removal that hangs delays no other pass.
+	// It is a channel and not a mutex, so that a waiting pass can stop when its context is
+	// done. It is empty while a pass removes objects, so that a removal that hangs delays
+	// no other pass.
 	step      chan struct{}
 	exitTimes map[string]time.Time // exit times of dead containers, if the policy needs them
 
 	mu       sync.Mutex // guards the fields below; never held while collaborators are called
-	eventAt  time.Time  // last event about a failing pass, zero after a success
+	eventAt  time.Time  // time of the last event about a failed pass, zero after a success
 	failures map[string]failure
 	requests map[types.UID]bool
 	removing map[string]bool // objects that passes are removing, by ID
 }
 
-// Result is what a pass did.
+// Result is the result of a pass.
 type Result struct {
 	// Plan is what the pass decided.
 	Plan Plan
-	// Removed are the objects that it removed.
+	// Removed are the removed objects.
 	Removed []Object
 	// Took is how long the pass took.
 	Took time.Duration
@@ -115,10 +116,11 @@ func (m *Manager) Run(ctx context.Context) error {
 	})
 }
 
-// RequestPod requests that [Manager.Run] soon removes what is no longer needed of one
-// pod, for example when one of its containers has exited. The pod's logs are left to the
-// next full pass. It never blocks. Several requests for a pod count as one. No request is
-// lost: it is retried until it is served, and a full pass serves all.
+// RequestPod requests that [Manager.Run] soon removes the containers and sandboxes of one
+// pod that are no longer needed, for example when one of its containers has exited. The
+// next full pass removes the pod's logs. RequestPod never blocks. Several requests for a
+// pod count as one. No request is lost: Run retries a request until a pass has decided
+// about the pod.
 func (m *Manager) RequestPod(uid types.UID) {
 	m.mu.Lock()
 	m.requests[uid] = true
@@ -134,17 +136,18 @@ func (m *Manager) drainRequests() map[types.UID]bool {
 	return requests
 }
 
-// Collect runs one pass: it takes a snapshot, decides, and removes objects. Failures are
-// in the error, do not stop other removals, and are retried with back-off by later
-// passes. What is left when ctx is done is removed by the next pass. While not every pod
-// source has been read, Collect does nothing and sets Result.Plan.NotReady.
+// Collect runs one pass: it takes a snapshot, decides, and removes objects. A failed
+// removal does not stop other removals. The error joins all failures, and later passes
+// retry the failed removals with back-off. If ctx is done first, the next pass removes the
+// remaining objects. While not every pod source has been read, Collect does nothing and
+// sets Result.Plan.NotReady.
 func (m *Manager) Collect(ctx context.Context) (Result, error) {
 	return m.pass(ctx, scope{})
 }
 
-// DeleteAllUnusedContainers runs one pass that also removes everything of terminated
-// pods, because the node needs disk space. While not every pod source has been read, it
-// returns [ErrNotReady].
+// DeleteAllUnusedContainers runs one pass that also removes all dead containers and unused
+// sandboxes of terminated pods. Call it when the node needs disk space. While not every
+// pod source has been read, it returns [ErrNotReady].
 func (m *Manager) DeleteAllUnusedContainers(ctx context.Context) error {
 	res, err := m.pass(ctx, scope{allUnused: true})
 	if err == nil && res.Plan.NotReady {
@@ -153,7 +156,7 @@ func (m *Manager) DeleteAllUnusedContainers(ctx context.Context) error {
 	return err
 }
 
-// Plan returns what Collect would do now, without doing it.
+// Plan returns what [Manager.Collect] would do now. It removes nothing.
 func (m *Manager) Plan(ctx context.Context) (Plan, error) {
 	if err := m.lock(ctx); err != nil {
 		return Plan{}, err
@@ -166,7 +169,7 @@ func (m *Manager) Plan(ctx context.Context) (Plan, error) {
 // scope is what a pass includes.
 type scope struct {
 	allUnused bool
-	pods      map[types.UID]bool // nil: all
+	pods      map[types.UID]bool // nil means all pods
 }
 
 // pass is a pass with its plan.
@@ -201,7 +204,7 @@ func (m *Manager) startPass(ctx context.Context, s scope) (*pass, error) {
 	return p, nil
 }
 
-// execute executes the plan.
+// execute removes the objects of the plan and reports the result.
 func (p *pass) execute(ctx context.Context) (Result, error) {
 	m, err := p.m, p.err
 	if p.decided {
@@ -217,8 +220,8 @@ func (p *pass) execute(ctx context.Context) (Result, error) {
 	return p.res, err
 }
 
-// plan takes a snapshot and decides. If decided is false, it could not decide; if decided
-// is true, the error reports what could not be considered.
+// plan takes a snapshot and decides. If decided is false, no decision was possible. If
+// decided is true, the error is about facts that are missing in the decision.
 func (m *Manager) plan(ctx context.Context, s scope) (plan Plan, decided bool, err error) {
 	now := m.cfg.Clock.Now()
 	if !m.cfg.SourcesReady() {
@@ -262,7 +265,7 @@ func (m *Manager) snapshot(ctx context.Context) (Snapshot, error) {
 	return s, nil
 }
 
-// sendFailureEvent records an event about a failing pass: for the first of consecutive
+// sendFailureEvent records an event about a failed pass: for the first of consecutive
 // failures, and then at most once per eventInterval.
 func (m *Manager) sendFailureEvent(ctx context.Context, err error) {
 	m.mu.Lock()
@@ -280,7 +283,7 @@ func (m *Manager) sendFailureEvent(ctx context.Context, err error) {
 	}
 }
 
-// lock waits until no other pass is deciding, no longer than ctx allows.
+// lock waits until no other pass is deciding or ctx is done.
 func (m *Manager) lock(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -16,13 +16,13 @@ type Input struct {
 	// Snapshot has the containers and sandboxes in the runtime. An exited container
 	// without FinishedAt counts as exited now.
 	Snapshot Snapshot
-	// Folders and Links are the existing logs and links.
+	// Folders and Links are the existing log folders and links.
 	Folders []LogFolder
 	Links   []LogLink
 	// Policy limits how many dead containers are kept.
 	Policy Policy
-	// AllUnused removes everything of terminated pods, as for
-	// [Manager.DeleteAllUnusedContainers].
+	// AllUnused also removes all dead containers and unused sandboxes of terminated pods,
+	// as [Manager.DeleteAllUnusedContainers] does.
 	AllUnused bool
 	// Pods reports which pods have terminated or were deleted.
 	Pods PodState
@@ -33,18 +33,21 @@ type Input struct {
 	RetryAt map[string]time.Time
 }
 
-// PlanRemovals decides which objects are removed. For containers, the first of these rules that
-// applies is the reason:
+// PlanRemovals decides which objects are removed. For a container, the first of these
+// rules that applies decides:
 //
 //  1. A container is kept if it is not owned, belongs to no pod, runs, or is in a state
-//     that this build does not know. A container that was created and not started is
-//     kept until there is a newer attempt or nothing of its pod can start any more.
-//  2. A container that exited less than MinAge ago is kept and does not count.
-//  3. All containers of a deleted or evicted pod are removed and, with AllUnused, those
-//     of a terminated pod.
-//  4. MaxPerPodContainer: the newest ones of each name in each pod are kept.
-//  5. MaxContainers: each name gets an equal share, at least one. If there are still too
-//     many, those that exited first are removed.
+//     that this build does not know. A container that was created and not started is kept
+//     until a newer attempt exists or its pod has terminated.
+//  2. A container that exited less than MinAge ago is kept and does not count towards the
+//     limits.
+//  3. All containers of a deleted or evicted pod are removed and, if AllUnused is set, all
+//     containers of a terminated pod.
+//  4. MaxPerPodContainer: the newest containers of each name in each pod are kept, up to
+//     this number.
+//  5. MaxContainers: if more dead containers remain than this number, each name in each
+//     pod keeps an equal share of it, but at least one container. If there are still too
+//     many containers, those that exited first are removed.
 //
 // The newest container is the one with the highest attempt, whatever the clocks showed;
 // creation times matter only for equal attempts.
@@ -52,8 +55,8 @@ type Input struct {
 // A sandbox is removed if it is not ready, has no container that is kept, and its pod was
 // deleted or evicted, has a newer sandbox, or has terminated and AllUnused is set. Logs
 // are removed with their container or pod, and links with their log. Finally, an object
-// whose removal failed recently is kept until RetryAt; a container keeps its sandbox and
-// its pod's logs.
+// whose removal failed recently is kept until RetryAt. If it is a container, its sandbox
+// and its pod's log folder are kept as well.
 func PlanRemovals(in Input) Plan {
 	d := &decider{
 		Input: in, pods: map[types.UID]*pod{},
@@ -76,7 +79,7 @@ type decider struct {
 	removedLogs   map[string]types.UID // files and folders that are removed, by path
 }
 
-// pod is what all objects of one pod have in common.
+// pod has the facts that are common to all objects of one pod.
 type pod struct {
 	uid                 types.UID
 	deleted, terminated bool // as Input.Pods reports
@@ -87,18 +90,18 @@ type pod struct {
 	newestSandbox       *Sandbox
 }
 
-// unit is the containers of one name in one pod, as the kubelet's evict unit.
+// unit has the containers of one name in one pod, like the kubelet's evict unit.
 type unit struct {
 	pod    *pod
 	newest *Container   // in any state
-	dead   []*candidate // those that may be removed, the newest first
+	dead   []*candidate // containers that may be removed, the newest first
 }
 
 // candidate is a container with its preliminary decision.
 type candidate struct {
 	Decision
 	unit      *unit
-	exitNanos int64 // exit time in Unix nanoseconds, never after that of a newer one of its unit
+	exitNanos int64 // exit time in Unix nanoseconds, never after the exit time of a newer container of the unit
 }
 
 func (c *candidate) remove(why Reason) { c.Remove, c.Reason = true, why }
@@ -109,7 +112,8 @@ func newestFirst(a, b *Container) int {
 	return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID))
 }
 
-// pod returns the pod with a UID; the empty UID stands for objects that belong to no pod.
+// pod returns the pod with a UID. Objects that belong to no pod share the pod with the
+// empty UID.
 func (d *decider) pod(uid types.UID) *pod {
 	p := d.pods[uid]
 	if p == nil {
@@ -189,8 +193,8 @@ func (d *decider) candidates() (all []*candidate, units []*unit) {
 	return all, units
 }
 
-// mayRemove reports whether a container may be removed if it exceeds a limit, and sets the
-// reason if not.
+// mayRemove reports whether a container may be removed if it exceeds a limit. If not, it
+// sets the reason.
 func (d *decider) mayRemove(c *candidate) bool {
 	p := c.unit.pod
 	switch {
@@ -219,8 +223,8 @@ func (d *decider) mayRemove(c *candidate) bool {
 	return true
 }
 
-// exitTime returns when a container exited; if it never ran, when it was created. The
-// result is never later than now, whatever the clocks showed.
+// exitTime returns when a container exited or, if it never ran, when it was created. If
+// this time is unknown or later than now, it returns now.
 func (d *decider) exitTime(c *Container) time.Time {
 	end := c.FinishedAt
 	if end.IsZero() && c.State == runtimeapi.ContainerState_CONTAINER_CREATED {
@@ -233,8 +237,8 @@ func (d *decider) exitTime(c *Container) time.Time {
 }
 
 // sort sorts the unit by attempt, the newest first, and sets the exit times so that no
-// container exited after a newer one: no rule based on age then removes a newer container
-// before an older one.
+// container exited after a newer container. Then no rule based on age removes a newer
+// container before an older container.
 func (d *decider) sort(u *unit) {
 	slices.SortFunc(u.dead, func(a, b *candidate) int { return newestFirst(a.container, b.container) })
 	end := d.Now.UnixNano()
@@ -244,7 +248,8 @@ func (d *decider) sort(u *unit) {
 	}
 }
 
-// keepNewest removes all but the most newest containers of a unit. Negative: no limit.
+// keepNewest keeps the given number of newest containers of the unit, and decides to
+// remove the others. If most is negative, it keeps all containers.
 func (u *unit) keepNewest(most int, why Reason) {
 	if most < 0 || len(u.dead) <= most {
 		return

@@ -43,10 +43,11 @@ func (d *decider) decideFolders() {
 	}
 }
 
-// decideLogs decides on the logs of containers of a pod that still exists. Logs of
-// attempts that are newer than the snapshot are kept. If the snapshot has no container of
-// a name, all logs of that name are kept as long as the pod may start containers: by the
-// time an old snapshot is used, the pod may have started a container twice.
+// decideLogs decides on the logs of the containers of a pod that still exists. Logs of
+// attempts that are newer than the snapshot are kept. If the snapshot has no container
+// with a name, all logs of this name are kept as long as the pod may start containers,
+// because since the snapshot the pod may have started a container with this name, even
+// twice.
 func (d *decider) decideLogs(f *LogFolder) {
 	p := d.pod(f.UID)
 	attempts := slices.Clone(f.Attempts) // by name, the newest first
@@ -77,9 +78,9 @@ func (d *decider) decideLogs(f *LogFolder) {
 	}
 }
 
-// decideLinks decides on links without a target, and on those to logs that are removed.
-// The link of a container that may write again has no target for a moment while its log
-// is rotated.
+// decideLinks decides on links without a target and on links to logs that are removed. It
+// keeps the link of a container that may write again: while the log is rotated, such a
+// link has no target for a moment.
 func (d *decider) decideLinks() {
 	byID := make(map[string]*Decision, len(d.Snapshot.Containers))
 	for i := range d.Snapshot.Containers {
@@ -112,7 +113,8 @@ func (d *decider) decideLinks() {
 	}
 }
 
-// isLogRemoved reports whether a log is removed, and returns the UID of its pod.
+// isLogRemoved reports whether a log is removed by the plan, and returns the UID of the
+// log's pod.
 func (d *decider) isLogRemoved(file string) (uid types.UID, removed bool) {
 	if uid, removed = d.removedLogs[file]; !removed {
 		folder, _, _ := strings.Cut(file, "/")
@@ -125,9 +127,9 @@ func (d *decider) isLogRemoved(file string) (uid types.UID, removed bool) {
 // kubelet.
 const minIDLength = 6
 
-// linkedContainer returns the decision on the container of a link, nil if it is unknown.
-// Link names are truncated to the maximum length of a file name, which may leave only the
-// first part of the ID.
+// linkedContainer returns the decision on the container of a link, or nil if the container
+// is unknown or not unique. Link names are truncated to the maximum length of a file name,
+// which may leave only the first part of the ID.
 func linkedContainer(l *LogLink, byID map[string]*Decision) (found *Decision) {
 	if c := byID[l.ContainerID]; c != nil || len(l.ContainerID) < minIDLength {
 		return c

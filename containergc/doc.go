@@ -3,26 +3,28 @@
 // # What it does
 //
 // Every minute, a [Manager] lists the containers and sandboxes in the container runtime
-// and the log folders, decides what to remove, and removes it. [Manager.Collect] runs one
-// pass, [Manager.Run] runs passes until its context is done, and
-// [Manager.DeleteAllUnusedContainers] removes what an eviction manager wants to free.
-// [Manager.Plan] removes nothing and returns what would be removed and kept, and why; a
-// [Plan] prints as text and as JSON. The decision is a pure function, [PlanRemovals]. The
-// baseline is the container garbage collection of kubelet 1.36.
+// and the log folders, decides what to remove, and removes these objects.
+// [Manager.Collect] runs one pass, [Manager.Run] runs passes until its context is done,
+// and [Manager.DeleteAllUnusedContainers] runs a pass for an eviction manager that needs
+// disk space. [Manager.Plan] removes nothing and returns what would be removed and kept,
+// and why; a [Plan] prints as text and as JSON. The pure function [PlanRemovals] makes the
+// decisions. The baseline is the container garbage collection of kubelet 1.36.
 //
-// Limits apply to the dead containers with the same name in the same pod. The newest ones
-// are kept, so that users can find out why they died, and because restarts are counted
-// from them. [Policy] has the kubelet's settings with the kubelet's meaning.
+// Limits apply to the dead containers with the same name in the same pod. The newest
+// containers are kept, so that users can find out why they died, and because the restart
+// count is derived from them. [Policy] has the kubelet's settings with the kubelet's
+// meaning.
 //
 // The sub-package logrotate limits the size of the logs of running containers. Rotated
 // files are removed together with the container's log.
 //
 // # What you supply
 //
-// A CRI client, as [Runtime] and [Remover]; the state of the pod workers, as [PodState];
-// and whether every pod source has been read. An agent that already has a recent view of
-// the runtime, such as that of a podcache, can supply it as [Config].Snapshot. On a
-// runtime with other clients, [Config].Owned selects the objects of this agent:
+// You supply a CRI client, as [Runtime] and [Remover], the state of the pod workers, as
+// [PodState], and a function that reports whether every pod source has been read. An agent
+// that already has a recent view of the runtime, such as that of a podcache, can supply it
+// as [Config].Snapshot. On a runtime with other clients, [Config].Owned selects the
+// objects of this agent:
 //
 //	Owned: func(o containergc.Object) bool {
 //		if o.Labels == nil { // logs have none
@@ -33,38 +35,40 @@
 //
 // # What it guarantees
 //
-//  1. Nothing that runs is removed, nor a sandbox with a container that is kept, nor
-//     the log folder of a pod that still has a container or sandbox in the runtime.
+//  1. Running containers and ready sandboxes are not removed. A sandbox is not removed
+//     while one of its containers is kept. The log folder of a pod is not removed while
+//     the pod has a container or sandbox in the runtime.
 //  2. Nothing is removed before every pod source has been read.
-//  3. Objects that are not owned or belong to no pod are never touched.
-//  4. A container that was created and not started is kept as long as its pod may
-//     still start it. This is checked again right before its removal. Likewise it is
-//     checked again that a pod is gone before its logs are removed, because a static
-//     pod may return with the same UID.
+//  3. Objects that are not owned or belong to no pod are never removed.
+//  4. A container that was created and not started is kept as long as its pod may still
+//     start it. The Manager checks this again right before it removes the container. Right
+//     before it removes the log folder of a pod, it checks again that the pod was deleted,
+//     because a static pod may return with the same UID.
 //  5. Of the containers with the same name in the same pod, those that are kept are
 //     newer than those that are removed, except containers that are younger than
 //     MinAge or could not be removed. Newer means a higher attempt, whatever the
 //     clocks showed.
-//  6. The age of a container counts from its exit. The exit never counts as later than
-//     any time at which the container was seen dead, so that a clock that is set back
-//     makes no container young for ever.
-//  7. A pass makes one list of each kind, or takes one snapshot. A pass with nothing
-//     to do makes no other call.
-//  8. A removal that fails or hangs does not stop the others. It is retried after 1
-//     min, 2 min, and so on up to 15 min, and never lost, because each pass decides
-//     from what exists. Requests for single pods are not lost either. If as many calls
-//     time out as there are Workers, the runtime is considered unresponsive, and the
-//     next pass removes the rest.
-//  9. Nothing outside the log folders is removed, whatever links a pod has created.
+//  6. The age of a container counts from its exit. If the runtime reports an exit time
+//     that is later than the first pass that listed the container as dead, the time of
+//     this pass counts. Therefore, a container does not stay young for ever if the clock
+//     is set back.
+//  7. A pass lists sandboxes and containers once each, or takes one snapshot. A pass with
+//     nothing to do makes no other call.
+//  8. A removal that fails or hangs does not stop other removals. A failed removal is
+//     retried after 1 min, 2 min, and so on up to 15 min. No removal is lost, because each
+//     pass decides from the objects that exist. No request for a single pod is lost
+//     either. If as many calls time out as there are Workers, the runtime is considered
+//     unresponsive, and the next pass removes the rest.
+//  9. No file outside the log folders is removed, whatever links a pod has created.
 //
 // # Goroutines and locking
 //
 // New starts nothing. A pass removes objects on up to Workers goroutines. Each goroutine
-// handles one pod at a time. They end before the pass returns if the runtime's calls end
-// with their context. Passes decide one at a time, and wait for each other no longer than
-// their context allows. They remove concurrently, so that a container that uses its whole
-// grace period delays no other pass. An object that one pass is removing is skipped by
-// others. CallTimeout is real time even with a fake clock.
+// handles one pod at a time. The pass waits for these goroutines, so calls of the runtime
+// must end when their contexts are done. Passes decide one at a time; a pass waits for
+// another pass until its context is done. Passes remove objects concurrently, so that a
+// container that uses its whole grace period delays no other pass. A pass skips an object
+// that another pass is removing. CallTimeout is real time even with a fake clock.
 //
 // # Differences from the kubelet
 //

@@ -10,9 +10,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// setExitTimes sets the exit times of dead containers, if the policy needs them. They are
-// never later than any time at which the container was seen dead, so that a clock that
-// was set back makes no container young for ever.
+// setExitTimes sets the exit times of dead containers, if the policy needs them. An exit
+// time is never later than the time of the first pass that listed the container as dead,
+// so that a container does not stay young for ever if the clock is set back.
 //
 // A container whose exit time is unknown counts as exited now. Its status is requested
 // again: in the next pass if the runtime returned an error, and after a back-off if the
@@ -53,7 +53,7 @@ func isDead(c *Container) bool {
 	return c.State == runtimeapi.ContainerState_CONTAINER_EXITED || c.State == runtimeapi.ContainerState_CONTAINER_UNKNOWN
 }
 
-// statusTimeout limits a status request: all passes wait for it.
+// statusTimeout limits a status request, because all passes wait for it.
 const statusTimeout = 10 * time.Second
 
 // fetchExitTime requests the exit time of a container from the runtime. It returns the
@@ -67,7 +67,7 @@ func (m *Manager) fetchExitTime(ctx context.Context, id string) (time.Time, erro
 			err = errors.Join(err, ctx.Err())
 		}
 		if errors.Is(err, context.DeadlineExceeded) {
-			m.recordResult(id, err) // requested again after its back-off
+			m.recordResult(id, err) // the exit time is requested again after a back-off
 		}
 		return time.Time{}, fmt.Errorf("get exit time of container %s: %w", id, err)
 	}

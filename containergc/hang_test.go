@@ -180,7 +180,7 @@ func TestCollect_StopsAContainerInUnknownStateAsTheKubeletDoes(t *testing.T) {
 	for _, test := range []struct {
 		name        string
 		annotations map[string]string
-		hook        time.Duration // that it takes
+		hook        time.Duration // how long the preStop hook takes
 		hookErr     error
 		calls       []string
 		events      recorder

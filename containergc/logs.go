@@ -17,9 +17,9 @@ import (
 
 // LogFolder is the log folder of one pod.
 type LogFolder struct {
-	// Folder is its name in [Config].PodLogs.
+	// Folder is the name of the folder in [Config].PodLogs.
 	Folder string
-	// Namespace, Pod and UID are the parts of its name.
+	// Namespace, Pod and UID are the parts of the folder's name.
 	Namespace, Pod string
 	UID            types.UID
 	// Attempts are the logs in the folder, by container and attempt.
@@ -31,24 +31,24 @@ type AttemptLogs struct {
 	// Container and Attempt identify the container.
 	Container string
 	Attempt   uint32
-	// Files are their paths below [Config].PodLogs.
+	// Files are the paths of the log files below [Config].PodLogs.
 	Files []string
 }
 
 // LogLink is a link to a log.
 type LogLink struct {
-	// Name is its name in [Config].ContainerLogs.
+	// Name is the name of the link in [Config].ContainerLogs.
 	Name string
 	// Log is the path of the log below [Config].PodLogs, empty if the target does not
 	// exist.
 	Log string
-	// ContainerID is the ID of the log's container, possibly truncated. All four are
-	// parts of the name and empty if it has no such part.
+	// ContainerID is the ID of the log's container; it may be truncated. All four fields
+	// are parts of the link's name. A field is empty if the name does not have the part.
 	ContainerID, Namespace, Pod, Container string
 }
 
-// parseFolder parses the name of a pod's log folder: namespace, name and UID, separated
-// by underscores, which none of them contains.
+// parseFolder parses the name of a pod's log folder: namespace, name and UID, separated by
+// underscores. None of these parts contains an underscore.
 func parseFolder(name string) (f LogFolder, ok bool) {
 	parts := strings.Split(name, "_")
 	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
@@ -68,8 +68,8 @@ func parseLogFile(name string) (attempt uint32, ok bool) {
 }
 
 // parseLink parses the name of a link, see [crilabels.LogLink]. Container names may have
-// dashes, IDs have none. Any name that ends in .log is accepted; parts that it does not
-// have are left empty.
+// dashes, IDs have none. Any name that ends in .log is accepted; the fields of missing
+// parts are empty.
 func parseLink(name string) (l LogLink, ok bool) {
 	base, isLog := strings.CutSuffix(name, ".log")
 	l = LogLink{Name: name}
@@ -84,8 +84,8 @@ func parseLink(name string) (l LogLink, ok bool) {
 	return l, true
 }
 
-// readFolders returns the pods' log folders below rootPath, none if it does not exist.
-// Entries with other names are ignored. Links out of the root are not followed.
+// readFolders returns the pods' log folders below rootPath, or none if rootPath does not
+// exist. Entries with other names are ignored. Links out of the root are not followed.
 func readFolders(rootPath string) (folders []LogFolder, err error) {
 	root, err := safeopen.Root(rootPath)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,7 +105,7 @@ func readFolders(rootPath string) (folders []LogFolder, err error) {
 		if !ok {
 			continue
 		}
-		if e.IsDir() { // anything else is removed with its pod; a link is not followed
+		if e.IsDir() { // other entries have no log files, and are removed with their pod; a link is not followed
 			errs = append(errs, f.read(root))
 		}
 		folders = append(folders, f)
@@ -113,7 +113,8 @@ func readFolders(rootPath string) (folders []LogFolder, err error) {
 	return folders, errors.Join(errs...)
 }
 
-// read reads the log files of one pod. Entries that are removed meanwhile are ignored.
+// read reads the names of one pod's log files. Entries that are removed meanwhile are
+// ignored.
 func (f *LogFolder) read(root *os.Root) error {
 	containers, err := readDir(root, f.Folder)
 	if err != nil {
@@ -144,7 +145,8 @@ func (f *LogFolder) read(root *os.Root) error {
 	return nil
 }
 
-// readDir returns the entries of a folder below a root, none if it does not exist.
+// readDir returns the entries of a folder below a root, or none if the folder does not
+// exist.
 func readDir(root *os.Root, dir string) ([]fs.DirEntry, error) {
 	entries, err := safeopen.ReadDir(root, dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -154,7 +156,7 @@ func readDir(root *os.Root, dir string) ([]fs.DirEntry, error) {
 }
 
 // readLinks returns the links in dir that have no target or a target below podLogs. Pods
-// may be able to write below podLogs, so that links are not followed out of it.
+// may be able to write below podLogs. Therefore links out of podLogs are not followed.
 func readLinks(dir, podLogs string) (links []LogLink, err error) {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -191,8 +193,8 @@ func readLinks(dir, podLogs string) (links []LogLink, err error) {
 	return links, nil
 }
 
-// logOf returns the path below podLogs to which a link points, empty if it points
-// elsewhere.
+// logOf returns the path below podLogs to which a link points, or an empty string if it
+// points elsewhere.
 func logOf(link, podLogs string) string {
 	target, err := os.Readlink(link)
 	if err != nil || podLogs == "" {

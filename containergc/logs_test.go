@@ -168,8 +168,8 @@ func TestLogs_TruncatedLinkOfARunningContainerStaysDuringRotation(t *testing.T) 
 	require.Equal(t, []string{"odd-note.txt", "web_ns_app-" + id[:6] + ".log"}, files(t, links))
 }
 
-// A pod that can write to its folder of logs could otherwise make the pass read anything,
-// for example a file system of its own that never responds, through /proc/PID/root.
+// A pod that can write to its log folder could otherwise make the pass read any file, for
+// example a file system of its own that never responds, through /proc/PID/root.
 func TestCollect_LinkOfAPodInThePathOfALogIsNotFollowedOut(t *testing.T) {
 	root, links, outside := t.TempDir(), t.TempDir(), t.TempDir()
 	b := newBed(t, func(c *containergc.Config) { c.PodLogs, c.ContainerLogs = root, links })

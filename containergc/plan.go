@@ -27,7 +27,7 @@ const (
 	KindLogLink Kind = "log link"
 )
 
-// Object is something that can be removed.
+// Object is a container, a sandbox or a log that can be removed.
 type Object struct {
 	Kind Kind `json:"kind"`
 	// ID is the runtime's id, the path below [Config].PodLogs, or the name of the link.
@@ -110,14 +110,14 @@ type Decision struct {
 	unused    bool       // created and not started: removed only if its pod has terminated
 }
 
-// Plan lists the objects that are removed or kept, with the reasons. It is a value without
-// effect. Containers come first, then sandboxes, logs and links, each in the order of the
-// snapshot.
+// Plan lists the objects that are removed or kept, with the reasons. A Plan has no effect
+// by itself. Containers come first, then sandboxes, logs and links, each in the order of
+// the snapshot.
 type Plan struct {
 	// At is the time at which the plan was made.
 	At time.Time `json:"at"`
 	// NotReady reports that not every pod source has been read, so that running pods may
-	// look deleted. There are no decisions then.
+	// look deleted. The Plan then has no decisions.
 	NotReady bool `json:"notReady,omitempty"`
 	// Decisions has one entry for each object.
 	Decisions []Decision `json:"decisions"`

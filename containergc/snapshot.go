@@ -12,9 +12,9 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// Snapshot is the complete list of sandboxes and containers in the runtime at one time.
-// An old snapshot does no harm, because ids are never reused and dead containers don't
-// run again; objects that it does not contain are handled by a later pass.
+// Snapshot is the complete list of sandboxes and containers in the runtime at one time. A
+// snapshot may be old, because ids are never reused and dead containers never run again. A
+// later pass handles the objects that the snapshot does not contain.
 type Snapshot struct {
 	Sandboxes  []Sandbox
 	Containers []Container
@@ -22,26 +22,29 @@ type Snapshot struct {
 
 // Container has the facts about a container that decisions need.
 type Container struct {
-	// ID is the container's id, SandboxID that of its sandbox.
+	// ID is the container's id, SandboxID the id of its sandbox.
 	ID, SandboxID string
-	// PodUID, Namespace and Pod identify its pod; without a PodUID it belongs to the pod
-	// of its sandbox. Name is its name in the pod.
+	// PodUID, Namespace and Pod identify the container's pod. If PodUID is empty, the
+	// container belongs to the pod of its sandbox. Name is the container's name in the
+	// pod.
 	PodUID               types.UID
 	Namespace, Pod, Name string
-	// Attempt counts the containers with this name, from 0.
+	// Attempt counts the containers with this name in the pod, from 0.
 	Attempt uint32
 	// State is the CRI state. A state that this build does not know counts as running.
 	State runtimeapi.ContainerState
-	// CreatedAt is when the container was created, FinishedAt when it exited, zero if
-	// that is unknown: the manager then requests it from the runtime if needed.
+	// CreatedAt is when the container was created, FinishedAt when it exited. FinishedAt
+	// is zero if the exit time is unknown; the Manager then requests the exit time from
+	// the runtime if the policy needs it.
 	CreatedAt, FinishedAt time.Time
-	// StopGrace is the grace period for stopping the container if its state is unknown,
-	// at least two seconds: that of the pod's deletion, or else of its spec.
+	// StopGrace is the grace period for stopping the container if its state is unknown:
+	// the grace period of the pod's deletion, or else of the pod's spec. The Manager uses
+	// at least two seconds.
 	StopGrace time.Duration
-	// PreStop is its preStop hook, a LifecycleHandler of core/v1 as JSON, empty if it has
-	// none.
+	// PreStop is the container's preStop hook, a LifecycleHandler of core/v1 as JSON. It
+	// is empty if the container has no preStop hook.
 	PreStop string
-	// Labels are its CRI labels, for [Config].Owned.
+	// Labels are the container's CRI labels, for [Config].Owned.
 	Labels map[string]string
 }
 
@@ -56,9 +59,9 @@ type Sandbox struct {
 	Attempt uint32
 	// Ready reports whether the sandbox is ready. A ready sandbox is never removed.
 	Ready bool
-	// CreatedAt is when it was created.
+	// CreatedAt is when the sandbox was created.
 	CreatedAt time.Time
-	// Labels are its CRI labels, for [Config].Owned.
+	// Labels are the sandbox's CRI labels, for [Config].Owned.
 	Labels map[string]string
 }
 
@@ -73,8 +76,8 @@ func ContainerFromList(c *runtimeapi.Container) Container {
 	return made
 }
 
-// ContainerFromStatus converts a container status, such as those of podcache. CRI
-// statuses don't contain the sandbox's ID.
+// ContainerFromStatus converts a container status, for example from a podcache. The caller
+// supplies the sandbox's ID, because CRI statuses do not contain it.
 func ContainerFromStatus(s *runtimeapi.ContainerStatus, sandboxID string) Container {
 	made := containerOf(s.GetLabels(), s.GetAnnotations(), s.GetMetadata())
 	made.ID, made.SandboxID, made.State = s.GetId(), sandboxID, s.GetState()
@@ -110,7 +113,7 @@ func SandboxFromList(s *runtimeapi.PodSandbox) Sandbox {
 	return sandboxOf(s.GetId(), s.GetMetadata(), s.GetState(), s.GetCreatedAt(), s.GetLabels())
 }
 
-// SandboxFromStatus converts a sandbox status, such as those of podcache.
+// SandboxFromStatus converts a sandbox status, for example from a podcache.
 func SandboxFromStatus(s *runtimeapi.PodSandboxStatus) Sandbox {
 	return sandboxOf(s.GetId(), s.GetMetadata(), s.GetState(), s.GetCreatedAt(), s.GetLabels())
 }
@@ -128,7 +131,7 @@ func sandboxOf(id string, meta *runtimeapi.PodSandboxMetadata, state runtimeapi.
 	}
 }
 
-// timeOf converts Unix nanoseconds; 0 or less means no time.
+// timeOf converts Unix nanoseconds. It returns the zero time for 0 or less.
 func timeOf(nanos int64) time.Time {
 	if nanos <= 0 {
 		return time.Time{}
@@ -139,8 +142,8 @@ func timeOf(nanos int64) time.Time {
 // list takes a snapshot with the two lists of the runtime. Entries without an ID are
 // ignored.
 func list(ctx context.Context, rt Runtime) (s Snapshot, err error) {
-	// Sandboxes first: a sandbox that is not ready gets no more containers, so that the
-	// second list has all of its containers.
+	// List sandboxes first: a sandbox that is not ready gets no more containers, so that
+	// the second list has all its containers.
 	sandboxes, err := rt.ListPodSandbox(ctx, nil)
 	if err != nil {
 		return s, fmt.Errorf("list sandboxes: %w", err)

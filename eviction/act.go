@@ -14,7 +14,8 @@ import (
 // cleanupTimeout is how long the disk space of a terminated pod counts as being freed.
 const cleanupTimeout = 30 * time.Second
 
-// kill is the eviction of a pod that is in progress, or ended a moment ago.
+// kill is an eviction that is in progress, or whose pod has terminated and may still have
+// data on disk.
 type kill struct {
 	pod      *corev1.Pod
 	eviction Eviction
@@ -25,7 +26,8 @@ type kill struct {
 	adopted  bool // started by an earlier manager, before a restart
 }
 
-// deadline returns when an eviction that starts now no longer counts.
+// deadline returns the time from which an eviction that starts now is no longer expected
+// to free anything.
 func deadline(now time.Time, grace int64) time.Time {
 	return now.Add(max(10*time.Second, time.Duration(grace)*time.Second*3/2))
 }
@@ -58,7 +60,8 @@ func (m *Manager) act(ctx context.Context, d *Decision, stats map[types.UID]*Pod
 }
 
 // sendThresholdEvent sends the event EvictionThresholdMet, at most once per EventPeriod
-// and resource, and reports whether the period was over.
+// and resource. It returns false if the last event about the resource was sent less than
+// EventPeriod ago.
 func (m *Manager) sendThresholdEvent(resource corev1.ResourceName, now time.Time) bool {
 	if last, ok := m.thresholdEventAt[resource]; ok && now.Sub(last) < m.cfg.EventPeriod {
 		return false
@@ -70,7 +73,8 @@ func (m *Manager) sendThresholdEvent(resource corev1.ResourceName, now time.Time
 	return true
 }
 
-// evict starts the kill of a pod. On a retry, it sends no second event.
+// evict starts the kill of a pod. It sends the event about the eviction unless this is a
+// retry.
 func (m *Manager) evict(ctx context.Context, pod *corev1.Pod, e Eviction, f InFlight) {
 	f.UID, f.Name = pod.UID, name(pod)
 	f.Since, f.Deadline = e.At, deadline(e.At, e.GracePeriodSeconds)
@@ -95,7 +99,8 @@ func (m *Manager) announce(pod *corev1.Pod, e Eviction) {
 	}
 }
 
-// frees returns what is expected to become free when the pod is deleted.
+// frees returns the amounts, by signal, that are expected to become free when the pod is
+// deleted.
 func frees(pod *corev1.Pod, stats *PodStats, layout Layout) map[Signal]int64 {
 	all := map[Signal]int64{}
 	for _, s := range allSignals() {
@@ -125,8 +130,8 @@ func (m *Manager) escalate(ctx context.Context, uid types.UID, now time.Time) {
 	m.call(ctx, k, e)
 }
 
-// call runs the killer on a goroutine. The first call that succeeds marks the pod as
-// terminated. If all calls fail, the pod may be retried later.
+// call calls the Killer on a new goroutine. The first call that succeeds marks the pod as
+// terminated. If all calls fail, the kill may be retried later.
 func (m *Manager) call(ctx context.Context, k *kill, e Eviction) {
 	m.work.start(func() {
 		err := m.cfg.Killer.Kill(ctx, k.pod, e)
@@ -185,8 +190,9 @@ func (m *Manager) updateState(ctx context.Context, pods []*corev1.Pod, now time.
 	}
 }
 
-// updateKills deletes finished kills and returns those that have just passed their
-// deadline. Of a pod that is cleaned up, everything counts as free.
+// updateKills deletes finished kills, copies the others to the state, and returns the
+// kills that have passed their deadline since the last call. The disk space of a pod that
+// is cleaned up no longer counts as being freed.
 func (m *Manager) updateKills(present, clean map[types.UID]bool, now time.Time) (overdue []*kill) {
 	m.state.InFlight = nil
 	m.kills = slices.DeleteFunc(m.kills, func(k *kill) bool {
@@ -210,17 +216,17 @@ func (m *Manager) updateRetriesAndReclaims(present map[types.UID]bool, now time.
 	maps.DeleteFunc(m.failed, func(uid types.UID, _ time.Time) bool { return !present[uid] })
 	m.state.NotBefore = maps.Clone(m.failed)
 	m.state.Reclaims = maps.Clone(m.reclaims)
-	// Old reclaims are deleted after this pass has used them. While a disk is short they
-	// stay, because its next observation may take long.
+	// Old reclaims are deleted after this pass has used them. While a disk threshold is
+	// due, they are not deleted, because the next observation of the disk may take long.
 	isShort := slices.ContainsFunc(m.state.ThresholdsMet, func(t Threshold) bool { return t.Signal.isDisk() })
 	maps.DeleteFunc(m.reclaims, func(_ ReclaimAction, r Reclaim) bool {
 		return !isShort && !r.running() && now.Sub(r.Ended) >= m.cfg.Policy.ReclaimInterval
 	})
 }
 
-// updateFrees raises what terminating pods are expected to free to what they use now: a pod
-// that grows until it terminates frees more than at the start of its eviction, and no
-// other pod must be evicted for that.
+// updateFrees raises the amounts that terminating pods are expected to free to the amounts
+// that these pods use now. Otherwise, if a terminating pod uses more and more, another pod
+// would be evicted for the increase.
 func (m *Manager) updateFrees(obs *Observations) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -246,7 +252,8 @@ func (m *Manager) updateFrees(obs *Observations) {
 }
 
 // endedPods returns the terminated pods that may still have data on disk. An adopted pod
-// counts as terminated when it is no longer active: no killer reports its end.
+// counts as terminated when it is no longer active, because no call of the Killer reports
+// its termination.
 func (m *Manager) endedPods(present map[types.UID]bool, now time.Time) (uids []types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -271,8 +278,8 @@ func (m *Manager) reportOverdue(ctx context.Context, k *kill) {
 	m.cfg.Observer.Overdue(k.pod, k.eviction)
 }
 
-// skipReclaims records the reclaims of d as done without running them, so that the
-// decisions after them can be observed in modes that take no action.
+// skipReclaims records the reclaims of d as done without running them, so that ObserveOnly
+// and DryRun also make the decisions that follow a reclaim.
 func (m *Manager) skipReclaims(d *Decision) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

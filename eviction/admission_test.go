@@ -22,7 +22,7 @@ func TestAdmission(t *testing.T) {
 	for _, tt := range []struct {
 		name               string
 		pod                *corev1.Pod
-		memory, disk, both bool // is it admitted
+		memory, disk, both bool // whether the pod is admitted
 	}{
 		{"best effort", newPod("p", best), false, false, false},
 		{"burstable", newPod("p"), true, false, false},

@@ -13,7 +13,7 @@ import (
 
 // Admit refuses pods while the node is under pressure. Under disk or PID pressure it
 // admits only critical pods. Under memory pressure alone it refuses BestEffort pods that
-// don't tolerate the memory-pressure taint. The same rules apply to a resize.
+// don't tolerate the memory-pressure taint. The same rules apply when a pod is resized.
 func (m *Manager) Admit(_ context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 	if attrs.Pod == nil {
 		return lifecycle.PodAdmitResult{Reason: lifecycle.UnexpectedAdmissionError, Message: "admission request has no pod"}
@@ -58,7 +58,7 @@ func toleratesMemoryPressure(t corev1.Toleration) bool {
 	}
 }
 
-// published returns the node conditions that are true.
+// published returns the node conditions that are true. In [DryRun] it returns none.
 func (m *Manager) published() []corev1.NodeConditionType {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,16 +68,16 @@ func (m *Manager) published() []corev1.NodeConditionType {
 	return m.conditions
 }
 
-// IsUnderMemoryPressure reports whether the condition MemoryPressure is true. It never is
-// in [DryRun].
+// IsUnderMemoryPressure reports whether the condition MemoryPressure is true. In [DryRun]
+// it returns false.
 func (m *Manager) IsUnderMemoryPressure() bool { return m.isUnder(corev1.NodeMemoryPressure) }
 
-// IsUnderDiskPressure reports whether the condition DiskPressure is true. It never is in
-// [DryRun].
+// IsUnderDiskPressure reports whether the condition DiskPressure is true. In [DryRun] it
+// returns false.
 func (m *Manager) IsUnderDiskPressure() bool { return m.isUnder(corev1.NodeDiskPressure) }
 
-// IsUnderPIDPressure reports whether the condition PIDPressure is true. It never is in
-// [DryRun].
+// IsUnderPIDPressure reports whether the condition PIDPressure is true. In [DryRun] it
+// returns false.
 func (m *Manager) IsUnderPIDPressure() bool { return m.isUnder(corev1.NodePIDPressure) }
 
 func (m *Manager) isUnder(c corev1.NodeConditionType) bool {

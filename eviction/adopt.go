@@ -8,10 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// adopt adds evictions that an earlier manager started: those of pods with the status of
-// an evicted pod that are still terminating. After a restart of the agent, no other pods
-// are evicted in their place until the deadline of a soft eviction. Killer is called for
-// them only if they are escalated, and no events are sent again.
+// adopt adds the evictions that an earlier Manager started before the agent was restarted:
+// the evictions of active pods whose status is the status of an evicted pod. Until the
+// deadline of a soft eviction, no other pods are evicted in place of these pods. The
+// Manager calls Killer for these pods only to shorten their grace period, and does not
+// send their events again.
 func (m *Manager) adopt(pods []*corev1.Pod, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -30,8 +31,8 @@ func (m *Manager) adopt(pods []*corev1.Pod, now time.Time) {
 	}
 }
 
-// isTracked reports whether the manager itself has evicted or tried to evict the pod. The
-// caller holds mu.
+// isTracked reports whether the Manager already has an eviction of the pod, in progress or
+// failed. The caller holds mu.
 func (m *Manager) isTracked(uid types.UID) bool {
 	_, failed := m.failed[uid]
 	return failed || slices.ContainsFunc(m.kills, func(k *kill) bool { return k.inFlight.UID == uid })

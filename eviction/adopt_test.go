@@ -133,7 +133,7 @@ func TestAdopt_WaitsNoLongerThanThePolicy(t *testing.T) {
 	m.Wait()
 }
 
-// TestAdopt_CleanedUpPodFreesNothing: a pod that was cleaned up once counted again.
+// TestAdopt_CleanedUpPodFreesNothing: the disk space of a cleaned up pod must not count again.
 func TestAdopt_CleanedUpPodFreesNothing(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

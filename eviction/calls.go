@@ -2,8 +2,8 @@ package eviction
 
 import "sync"
 
-// calls counts the running calls of collaborators, each on its own goroutine. Unlike with
-// a sync.WaitGroup, a call may start while another goroutine waits.
+// calls counts the running calls of collaborators. Each call runs on its own goroutine.
+// Unlike with a sync.WaitGroup, a call may start while another goroutine is waiting.
 type calls struct {
 	mu    sync.Mutex
 	count int

@@ -17,7 +17,7 @@ import (
 )
 
 // twoCalls is a Killer for one pod: slow ends the call with the pod's grace period, and
-// hard the call with the short one.
+// hard ends the call with the short grace period.
 type twoCalls struct{ slow, hard chan error }
 
 func (c twoCalls) Kill(_ context.Context, _ *corev1.Pod, e eviction.Eviction) error {

@@ -11,10 +11,10 @@ import (
 // whyNoVictim is the [Report.Why] of a due threshold for which no pod can be evicted.
 const whyNoVictim = "no pod can be evicted"
 
-// choose goes through the due thresholds, the most urgent first. Reclaims are planned for
-// each of them, but pods are chosen for one only, because what else their end frees is
-// not known in advance. While pods are evicted for limits, nothing else starts: they may
-// free enough.
+// choose decides what to do about each due threshold, the most urgent first. It plans
+// reclaims for each due threshold, but chooses pods for only one, because these pods may
+// also free enough for the others. If pods are evicted for limits, choose plans nothing
+// else, because these pods may free enough.
 func (e *evaluation) choose() {
 	due, limits := e.due(), e.evictsForLimits()
 	for i := range due {
@@ -48,8 +48,8 @@ func (e *evaluation) choose() {
 	}
 }
 
-// evictsForLimits reports whether a pod is evicted for a limit for the first time. A pod
-// that could not be killed before does not block thresholds.
+// evictsForLimits reports whether a pod is evicted for a limit, not counting pods whose
+// kill failed before: these pods do not block the actions for thresholds.
 func (e *evaluation) evictsForLimits() bool {
 	return slices.ContainsFunc(e.d.Limits, func(b Breach) bool {
 		_, again := e.s.NotBefore[b.Pod.UID]
@@ -78,8 +78,8 @@ func (e *evaluation) due() (due []*Report) {
 	return due
 }
 
-// escalate shortens the grace period of pods that are terminating for a soft threshold,
-// as many as the hard threshold r needs.
+// escalate chooses the pods that are terminating for a soft threshold and whose grace
+// period is shortened: as many as are needed for r, if r is hard.
 func (e *evaluation) escalate(r *Report) {
 	if !r.Threshold.Hard() {
 		return
@@ -97,14 +97,14 @@ func (e *evaluation) escalate(r *Report) {
 	}
 }
 
-// expectedFree returns what the evictions in progress free of r's signal, and whether one
-// of them frees an unknown amount. For a hard threshold, only those with the short grace
-// period count.
+// expectedFree returns the amount of r's signal that the evictions in progress are
+// expected to free, and whether one of them frees an unknown amount. For a hard threshold,
+// only evictions with the short grace period and terminated pods count.
 func (e *evaluation) expectedFree(r *Report) (sum int64, unknown bool) {
 	for i := range e.s.InFlight {
 		f := &e.s.InFlight[i]
 		if !f.counts(r.Threshold.Signal, e.now) {
-			// An escalated eviction gets a new deadline, so that the old one doesn't
+			// An escalated eviction gets a new deadline, so its old deadline does not
 			// matter.
 			if f.Hard || f.Ended || !slices.Contains(e.d.Escalate, f.UID) {
 				continue
@@ -120,10 +120,10 @@ func (e *evaluation) expectedFree(r *Report) (sum int64, unknown bool) {
 	return sum, unknown
 }
 
-// reclaim plans the next step of the node-level reclaim for r. It returns why pods must
-// wait for it, empty if they need not. After each step a new observation is required, and
-// after each round of steps evictions may follow, however long the round and the
-// measurements took.
+// reclaim plans the next action of the node-level reclaim for r. It returns why evictions
+// must wait for the reclaim, or an empty string if they need not wait. After each action,
+// a new observation is required. After each round of actions, evictions may follow,
+// however long the round and the measurements took.
 func (e *evaluation) reclaim(r *Report) (wait string) {
 	actions := e.actions(r.Threshold.Signal)
 	var ended time.Time
@@ -152,9 +152,9 @@ func (e *evaluation) reclaim(r *Report) (wait string) {
 	return ""
 }
 
-// hasResult reports whether the round of reclaims for th that ended at the given time
-// was followed by a new observation, which allows evictions, or by the end of the
-// shortage.
+// hasResult reports whether an earlier evaluation has used an observation from after the
+// round of reclaims that ended at the given time, so that evictions could follow the
+// round. It also returns true if th was not due in the last evaluation.
 func (e *evaluation) hasResult(th Threshold, ended time.Time) bool {
 	if !e.wasDue(th) {
 		return true
@@ -198,7 +198,7 @@ func (e *evaluation) victims(r *Report) {
 			Candidate: *c, Index: i, GracePeriodSeconds: e.p.grace(c.Pod, r.Threshold.Hard()),
 		})
 		if !c.Usage.Known() {
-			break // what is still missing after it is unknown
+			break // the amount that is still missing after this eviction is unknown
 		}
 	}
 	if len(e.d.Victims) == 0 {
@@ -224,9 +224,9 @@ func (e *evaluation) recordMissing(candidates []Candidate) {
 	}
 }
 
-// freeSlots returns how many more pods may terminate at the same time. A pod that could
-// not be killed counts until it may be retried: otherwise, while the runtime is down, one
-// pod after the other would be evicted.
+// freeSlots returns how many more pods may terminate at the same time. A pod whose kill
+// failed counts until the kill may be retried. Otherwise, while the runtime is down, the
+// Manager would evict one pod after the other.
 func (e *evaluation) freeSlots(hard bool) int {
 	n := e.p.MaxParallelEvictions
 	for _, again := range e.s.NotBefore {

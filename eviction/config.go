@@ -16,23 +16,25 @@ import (
 // Killer terminates pods.
 type Killer interface {
 	// Kill terminates the pod within the grace period of e, publishes the status that
-	// [Eviction.Apply] sets, and returns when nothing of the pod runs any more. It is
-	// called on its own goroutine. It is called again, with a shorter grace period, for a
-	// pod that must terminate sooner: then both calls return when the pod has terminated.
+	// [Eviction.Apply] sets, and returns when the pod has terminated. The Manager calls
+	// Kill on a new goroutine. If the pod must terminate sooner, the Manager calls Kill
+	// again, with a shorter grace period. Both calls must return when the pod has
+	// terminated.
 	Kill(ctx context.Context, pod *corev1.Pod, e Eviction) error
 }
 
 // ImageGC deletes images.
 type ImageGC interface {
-	// DeleteUnusedImages deletes unused images and returns when that is done. It frees at
-	// least need.Amount if it can. The kubelet deletes all unused images.
+	// DeleteUnusedImages deletes unused images and returns when they are deleted. It frees
+	// at least need.Amount bytes or inodes if it can. The kubelet deletes all unused
+	// images.
 	DeleteUnusedImages(ctx context.Context, need ReclaimPlan) error
 }
 
 // ContainerGC deletes containers.
 type ContainerGC interface {
-	// DeleteAllUnusedContainers deletes dead containers, including those of pods that
-	// still exist, and returns when that is done.
+	// DeleteAllUnusedContainers deletes dead containers, including the dead containers of
+	// terminated pods that still exist, and returns when they are deleted.
 	DeleteAllUnusedContainers(ctx context.Context) error
 }
 
@@ -54,10 +56,11 @@ type Mode string
 const (
 	// Act evicts pods and reclaims disks.
 	Act Mode = ""
-	// ObserveOnly evicts no pods and reclaims no disks. Node conditions are set and
-	// admission refuses pods as in [Act].
+	// ObserveOnly evicts no pods and reclaims no disks. The Manager sets node conditions
+	// and refuses pods as in [Act].
 	ObserveOnly Mode = "observe-only"
-	// DryRun changes nothing: decisions are only made and passed to the [Observer].
+	// DryRun changes nothing: the Manager only makes decisions and passes them to the
+	// [Observer].
 	DryRun Mode = "dry-run"
 )
 
@@ -65,13 +68,14 @@ const (
 type Config struct {
 	// Stats measures the node and its pods. Required.
 	Stats Stats
-	// Pods returns the active pods, with their allocated resources. The result is not
-	// modified. Required.
+	// Pods returns the active pods, with their allocated resources. The Manager does not
+	// modify the result. Required.
 	Pods func() []*corev1.Pod
 	// Killer terminates pods. Required for [Act].
 	Killer Killer
-	// Policy configures when pods are evicted and which. With its defaults only local
-	// storage limits count: thresholds come from [ParseThresholds].
+	// Policy configures when pods are evicted, and in which order. The zero Policy has no
+	// thresholds, so that only local storage limits cause evictions. [ParseThresholds]
+	// returns thresholds.
 	Policy Policy
 	// Mode selects which actions are taken. Default [Act].
 	Mode Mode
@@ -79,22 +83,23 @@ type Config struct {
 	// ContainerGC and ImageGC free disk space before a pod is evicted. Optional.
 	ContainerGC ContainerGC
 	ImageGC     ImageGC
-	// CleanedUp reports whether nothing of a terminated pod is left on the node's disks.
-	// Until then, and for at most 30 s, what the pod used still counts as expected to
-	// become free. Optional: without it, these 30 s always pass.
+	// CleanedUp reports whether all data of a terminated pod was removed from the node's
+	// disks. Until it returns true, and for at most 30 s, the disk space of the pod counts
+	// as being freed. If nil, the disk space always counts for 30 s. Optional.
 	CleanedUp func(uid types.UID) bool
 	// Waker requests evaluations before the next poll is due. Optional.
 	Waker Waker
 
-	// MinInterval and MaxInterval limit the time between two evaluations, which depends
-	// on how soon a threshold can be reached. For 3 s after a wake-up it is at most 50
-	// ms. Defaults 100 ms and 10 s.
+	// MinInterval and MaxInterval limit the time between two evaluations, which depends on
+	// how soon a threshold can be reached. For 3 s after a wake-up, this time is at most
+	// 50 ms. Defaults 100 ms and 10 s.
 	MinInterval, MaxInterval time.Duration
 	// LimitsPeriod is the time between two checks of local storage limits.
 	// Default 10 s.
 	LimitsPeriod time.Duration
-	// KillRetry is how long the manager waits before it retries a pod that could not be
-	// killed. After that the pod is retried if no other pod can be evicted. Default 10 s.
+	// KillRetry is the minimum time between a failed kill of a pod and the next attempt to
+	// evict the pod. After this time, the pod is still the last in the eviction order.
+	// Default 10 s.
 	KillRetry time.Duration
 	// EventPeriod is the minimum time between two [EvictionThresholdMet] events for one
 	// resource. Default 10 s, as in the kubelet.
@@ -103,8 +108,8 @@ type Config struct {
 	// Node is the object of events about the node. If nil, these events are not recorded.
 	// Optional.
 	Node runtime.Object
-	// Events records events. AnnotatedEvents, if set, records those about evicted pods
-	// instead, with the annotations of the kubelet. Optional.
+	// Events records events. If AnnotatedEvents is set, it records the events with the
+	// reason [Reason] instead, with the kubelet's annotations. Both are optional.
 	Events          EventRecorder
 	AnnotatedEvents AnnotatedEventRecorder
 
@@ -116,24 +121,26 @@ type Config struct {
 	Observer Observer
 }
 
-// Observer holds optional callbacks. They must not block or call [Manager.Evaluate].
+// Observer holds optional callbacks. They must not block or call [Manager.Evaluate] or
+// [Manager.Wait].
 type Observer struct {
-	// Evaluated is called after every evaluation, before its actions start, with the
-	// error of what could not be measured.
+	// Evaluated is called after every evaluation, before its actions start. err joins the
+	// errors of failed measurements.
 	Evaluated func(d Decision, err error)
 	// Evicting is called when an eviction starts, and again when its grace period is
 	// shortened.
 	Evicting func(pod *corev1.Pod, e Eviction)
-	// Evicted is called when the pod has terminated or could not be killed.
+	// Evicted is called when an evicted pod has terminated or could not be killed.
 	Evicted func(pod *corev1.Pod, e Eviction, took time.Duration, err error)
-	// Overdue is called when a pod has not terminated by its deadline. The manager still
-	// waits for it, but no longer counts on what it frees.
+	// Overdue is called when an evicted pod has not terminated by its deadline. The
+	// Manager still waits for the pod, but no longer expects the pod to free anything.
 	Overdue func(pod *corev1.Pod, e Eviction)
 	// Reclaimed is called after every node-level reclaim.
 	Reclaimed func(r ReclaimPlan, took time.Duration, err error)
 	// ConditionsChanged is called when the set of true node conditions changes.
 	ConditionsChanged func(conditions []corev1.NodeConditionType)
-	// Refused is called for every pod that is not admitted.
+	// Refused is called for every pod that [Manager.Admit] refuses because of a node
+	// condition.
 	Refused func(pod *corev1.Pod, message string)
 	// Woken is called, from any goroutine, when the [Waker] requests an evaluation.
 	Woken func(reason string)

@@ -33,31 +33,32 @@ const (
 
 // Report is the result of an evaluation for one threshold.
 type Report struct {
-	// Threshold is the threshold, Observation the observation of its signal; if it was
-	// not measured, only the signal is set.
+	// Threshold is the threshold, Observation the observation of its signal. If the signal
+	// was not measured, only Observation.Signal is set.
 	Threshold   Threshold   `json:"threshold"`
 	Observation Observation `json:"observation"`
 	// State is the result of the comparison.
 	State ThresholdState `json:"state"`
-	// Quantity is the threshold for the present capacity. Target is the amount at which
-	// reclaiming ends.
+	// Quantity is the amount of the threshold for the present capacity. Target is the
+	// amount at which the threshold is no longer due.
 	Quantity int64 `json:"quantity,omitzero"`
 	Target   int64 `json:"target,omitzero"`
-	// Since is when the present period began for which the threshold is met. Unknown
-	// observations don't end this period. For a soft threshold, a break of less than 10 s
-	// doesn't either: it only moves Since forward by twice its duration.
+	// Since is the time since which the threshold is met. An unknown signal does not end
+	// this period. For a soft threshold, a break of less than 10 s moves Since forward by
+	// twice the duration of the break. It ends the period only if Since would then be in
+	// the future.
 	Since time.Time `json:"since,omitzero"`
-	// Due reports whether the grace period is over, and Old whether the observation is
-	// not newer than that of the previous evaluation.
+	// Due reports whether the grace period is over, and Old whether the observation is no
+	// newer than the observation of the previous evaluation.
 	Due bool `json:"due,omitzero"`
 	Old bool `json:"old,omitzero"`
-	// Shortfall is what is missing to Target, and InFlight how much of it evictions in
-	// progress are expected to free. Pending reports whether one of those frees an
-	// unknown amount.
+	// Shortfall is the amount that is missing to Target, InFlight the amount that
+	// evictions in progress are expected to free. Pending reports whether an eviction in
+	// progress frees an unknown amount.
 	Shortfall int64 `json:"shortfall,omitzero"`
 	InFlight  int64 `json:"inFlight,omitzero"`
 	Pending   bool  `json:"pending,omitzero"`
-	// Why explains what is done about a threshold that is due.
+	// Why explains what the decision does about a threshold that is due.
 	Why string `json:"why,omitzero"`
 }
 
@@ -67,7 +68,7 @@ func (r *Report) unmeasured() bool {
 	return r.State == Unknown || r.State == Stale || r.State == Implausible
 }
 
-// ratio returns the available amount divided by the threshold.
+// ratio returns the available amount divided by the amount of the threshold.
 func (r *Report) ratio() float64 {
 	return float64(r.Observation.Available) / float64(max(r.Quantity, 1))
 }
@@ -75,7 +76,7 @@ func (r *Report) ratio() float64 {
 // ReclaimPlan is a node-level reclaim to run before pods are evicted.
 type ReclaimPlan struct {
 	Action ReclaimAction `json:"action"`
-	// Signal is the signal that is short, Amount how much of it is missing.
+	// Signal is the signal whose threshold is due, Amount the shortfall.
 	Signal Signal `json:"signal"`
 	Amount int64  `json:"amount"`
 }
@@ -85,22 +86,22 @@ type Victim struct {
 	Candidate
 	// Index is the pod's index in [Decision.Candidates].
 	Index int
-	// GracePeriodSeconds is the pod's grace period.
+	// GracePeriodSeconds is the grace period of the eviction.
 	GracePeriodSeconds int64
 }
 
-// Decision is what must be done, and why. String explains it, and it marshals to JSON.
-// Treat it as read-only.
+// Decision is the result of [PlanEviction]: what must be done, and why. String returns an
+// explanation. A Decision can be marshaled to JSON. It must not be modified.
 type Decision struct {
-	// At is the time of the evaluation, Layout the layout that it used.
+	// At is the time of the evaluation, Layout the layout that the evaluation used.
 	At     time.Time `json:"at"`
 	Layout Layout    `json:"layout"`
 	// Thresholds has a report for each threshold.
 	Thresholds []Report `json:"thresholds,omitempty"`
 	// Conditions are the node conditions that are true.
 	Conditions []corev1.NodeConditionType `json:"conditions,omitempty"`
-	// Signal is the signal that Victims are evicted for, empty without victims. Threshold
-	// is its report.
+	// Signal is the signal for which Victims are evicted, Threshold the report of the
+	// threshold. Both are zero if Victims is empty.
 	Signal    Signal  `json:"signal,omitzero"`
 	Threshold *Report `json:"-"`
 	// Reclaim are the node-level reclaims to run, in order.
@@ -108,18 +109,20 @@ type Decision struct {
 	// Limits are the pods that use more local storage than their limits allow. All of
 	// them are evicted.
 	Limits []Breach `json:"limits,omitempty"`
-	// Candidates are all pods in the order in which they would be evicted. Victims are
-	// those that are evicted now.
+	// Candidates are all pods in the order in which they would be evicted. Victims are the
+	// candidates that are evicted now.
 	Candidates []Candidate `json:"candidates,omitempty"`
 	Victims    []Victim    `json:"victims,omitempty"`
-	// Escalate are evictions in progress whose grace period is shortened.
+	// Escalate are the UIDs of pods with an eviction in progress whose grace period is
+	// shortened.
 	Escalate []types.UID `json:"escalate,omitempty"`
-	// NeedPods reports whether pods would be evicted if their stats were known.
+	// NeedPods reports whether a pod must be evicted but [Observations].PodStats is nil.
+	// The caller must then measure the pods and call PlanEviction again.
 	NeedPods bool `json:"needPods,omitzero"`
 	// Next is the state for the next evaluation.
 	Next State `json:"-"`
 
-	urgent *Report // the most urgent threshold that is due, with or without an action
+	urgent *Report // most urgent threshold that is due, even if no action is possible
 }
 
 // IsNoop reports whether there is nothing to do.
@@ -127,8 +130,8 @@ func (d *Decision) IsNoop() bool {
 	return !d.NeedPods && len(d.Victims)+len(d.Reclaim)+len(d.Limits)+len(d.Escalate) == 0
 }
 
-// String explains the decision: one line for each threshold, and one for each pod if pods
-// must be evicted.
+// String explains the decision, with one line for each threshold and, if pods must be
+// evicted, one line for each pod.
 func (d Decision) String() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintln(&b, printable.Line(fmt.Sprintf(format, args...))) }
@@ -184,7 +187,8 @@ func (r *Report) explain(now time.Time) string {
 	return text + ": " + r.Why + "\n"
 }
 
-// explain returns why a candidate has its place, and whether it is evicted.
+// explain returns the facts that determine the rank of a candidate, and whether the
+// candidate is evicted.
 func (d *Decision) explain(place int) string {
 	c := &d.Candidates[place]
 	var facts []string
@@ -215,7 +219,7 @@ func (d *Decision) explain(place int) string {
 	return text
 }
 
-// signal returns the signal that the candidates are ranked for.
+// signal returns the signal for which the candidates are ranked.
 func (d *Decision) signal() Signal {
 	if d.Signal != "" {
 		return d.Signal

@@ -9,39 +9,40 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// State is the result of earlier evaluations that [PlanEviction] needs. The zero value is the
-// state of an agent that has just started. PlanEviction never modifies it.
+// State has the results of earlier evaluations that [PlanEviction] needs. The zero value
+// is the state of an agent that has just started. PlanEviction does not modify its State
+// argument.
 type State struct {
 	// EvaluatedAt is the time of the last evaluation.
 	EvaluatedAt time.Time
 	// Layout is the last known layout of the node's filesystems.
 	Layout Layout
-	// ThresholdsMet are the thresholds that were due at the last evaluation. They stay
-	// due until their minimum reclaim is available as well.
+	// ThresholdsMet are the thresholds that were due at the last evaluation. A due
+	// threshold stays due until its minimum reclaim is available as well.
 	ThresholdsMet []Threshold
-	// ThresholdsFirstObservedAt is the time since which a threshold is met. Short breaks do
-	// not end this period: see [Report].Since. ThresholdsLastMetAt is the time at which a
-	// threshold was last met.
+	// ThresholdsFirstObservedAt has, for each threshold that is met, the time since which
+	// it is met. Short breaks do not end this period: see [Report].Since.
+	// ThresholdsLastMetAt has the time at which each of these thresholds was last met.
 	ThresholdsFirstObservedAt map[Threshold]time.Time
 	ThresholdsLastMetAt       map[Threshold]time.Time
 	// NodeConditionsLastObservedAt is, for each true node condition, the time at which one
 	// of its thresholds was last met.
 	NodeConditionsLastObservedAt map[corev1.NodeConditionType]time.Time
-	// LastObservations are the observations of the last evaluation. Only newer
+	// LastObservations has the last known observation of each signal. Only newer
 	// observations lead to an eviction.
 	LastObservations []Observation
-	// StatsMissingSince is the time since which the stats of a pod are missing, if they are
-	// needed to rank it. It is kept while a threshold is due.
+	// StatsMissingSince has, for each pod without stats, the time of the first evaluation
+	// that needed the stats. It is not reset while a threshold is due.
 	StatsMissingSince map[types.UID]time.Time
 
 	// InFlight are the evictions in progress and the amounts that they are expected to
-	// free. The caller that carries out decisions maintains it.
+	// free. The caller of PlanEviction maintains this field.
 	InFlight []InFlight
 	// Reclaims are the times at which [DeleteContainers] and [DeleteImages] last started
-	// and ended. The caller that carries out decisions maintains it.
+	// and ended. The caller of PlanEviction maintains this field.
 	Reclaims map[ReclaimAction]Reclaim
-	// NotBefore is the time at which the failed kill of a pod may be retried. The caller
-	// that carries out decisions maintains it.
+	// NotBefore has, for each pod whose kill failed, the time from which the kill may be
+	// retried. The caller of PlanEviction maintains this field.
 	NotBefore map[types.UID]time.Time
 }
 
@@ -57,15 +58,15 @@ type InFlight struct {
 	// longer expected to free anything.
 	Since    time.Time `json:"since"`
 	Deadline time.Time `json:"deadline"`
-	// Ended reports whether all containers of the pod have ended. Then only the pod's disk
-	// space is still to be freed.
+	// Ended reports whether the pod has terminated. Then only its disk space may still
+	// become free.
 	Ended bool `json:"ended,omitzero"`
 	// Frees are the amounts that are expected to become free, by signal. If a signal is
 	// missing, the amount is unknown.
 	Frees map[Signal]int64 `json:"frees,omitempty"`
 }
 
-// counts reports whether f is still expected to free something of signal s.
+// counts reports whether f is still expected to free an amount of signal s.
 func (f *InFlight) counts(s Signal, now time.Time) bool {
 	return now.Before(f.Deadline) && (!f.Ended || s.isDisk())
 }
@@ -93,14 +94,14 @@ type Observations struct {
 	CheckLimits bool
 }
 
-// layout returns the present layout if it is known, else the last known layout, or SingleFS
-// if none is known. With SingleFS, a pod's writable layers, logs and volumes all count as
-// usage.
+// layout returns the present layout if it is known, else the last known layout, or
+// SingleFS if no layout was ever known. With SingleFS, a pod's writable layers, logs and
+// volumes all count as usage.
 func (s State) layout(present Layout) Layout { return cmp.Or(present, s.Layout, SingleFS) }
 
-// PlanEviction decides what must be done for the facts in obs. It is a pure function: it
-// modifies nothing, and the same arguments always give the same result. Pass
-// [Decision.Next] as the state of the next evaluation.
+// PlanEviction decides what must be done, from the facts in obs and the state s. It is a
+// pure function: it modifies nothing, and the same arguments always give the same result.
+// Pass [Decision.Next] as the state of the next evaluation.
 func PlanEviction(s State, obs Observations, p Policy, now time.Time) Decision {
 	p = p.withDefaults()
 	e := evaluation{s: s, obs: obs, p: p, now: now, d: Decision{At: now}}
@@ -116,8 +117,8 @@ func PlanEviction(s State, obs Observations, p Policy, now time.Time) Decision {
 	return e.d
 }
 
-// maxBreak is how long a break may last before the grace period of a threshold restarts. It
-// is the kubelet's time between two passes; the kubelet does not notice most shorter breaks.
+// If a soft threshold is not met for maxBreak, its grace period restarts. The value is the
+// kubelet's time between two passes; the kubelet does not notice most shorter breaks.
 const maxBreak = 10 * time.Second
 
 // evaluation is the working state of one call of PlanEviction.
@@ -138,8 +139,8 @@ func (e *evaluation) compareThresholds() {
 	}
 }
 
-// evaluate returns the state of t. The state of a threshold without a valid observation is
-// Unknown, Implausible or Stale.
+// evaluate returns the report on t. The state of a threshold without a valid observation
+// is Unknown, Implausible or Stale.
 func (e *evaluation) evaluate(t Threshold) Report {
 	r := Report{Threshold: t}
 	o, ok := find(e.obs.Node.Observations, t.Signal)
@@ -169,7 +170,8 @@ func (o Observation) plausible() bool {
 		(o.Capacity == 0 || o.Available <= o.Capacity)
 }
 
-// setState sets the state of r from its threshold and observation.
+// setState returns r with the state and the amounts that follow from its threshold and
+// observation.
 func (e *evaluation) setState(r Report) Report {
 	t, o := r.Threshold, r.Observation
 	r.Quantity = t.Value.Of(o.Capacity)
@@ -187,7 +189,8 @@ func (e *evaluation) setState(r Report) Report {
 
 func (e *evaluation) wasDue(t Threshold) bool { return slices.Contains(e.s.ThresholdsMet, t) }
 
-// completeReport sets the state and all times of r, which has a valid observation.
+// completeReport returns r, which has a valid observation, with the state, the times and
+// the shortfall.
 func (e *evaluation) completeReport(r Report, since time.Time) Report {
 	t, o := r.Threshold, r.Observation
 	r = e.setState(r)
@@ -232,8 +235,8 @@ func find(all []Observation, s Signal) (Observation, bool) {
 	return Observation{Signal: s}, false
 }
 
-// conditions determines the true node conditions: those with a threshold that is met,
-// whether or not its grace period is over, and those whose thresholds were last met within
+// conditions sets the true node conditions of the decision. A condition is true if one of
+// its thresholds is met, whether or not the grace period is over, or was last met within
 // the transition period. It uses observations of any age. Without any observations, the
 // conditions do not change.
 func (e *evaluation) conditions() {
@@ -253,8 +256,8 @@ func (e *evaluation) conditions() {
 	}
 }
 
-// setsCondition reports whether r's threshold sets its node condition: it is met,
-// possibly by an observation that is too old to act on.
+// setsCondition reports whether r makes its node condition true. This is the case if the
+// threshold is met, even if the observation is too old for other actions.
 func (e *evaluation) setsCondition(r Report) bool {
 	if r.State == Stale {
 		r = e.setState(r)
@@ -291,8 +294,8 @@ func (e *evaluation) next() {
 }
 
 // lastObservations returns the present observations, and the last observations of signals
-// that are unknown now: if an old observation is returned again later, it must still count
-// as old.
+// that are unknown now. If [Stats] returns such an observation again later, it must still
+// count as old.
 func (e *evaluation) lastObservations() []Observation {
 	all := slices.Clone(e.obs.Node.Observations)
 	for _, o := range e.s.LastObservations {

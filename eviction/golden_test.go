@@ -203,7 +203,7 @@ func (s *script) look(t *testing.T, d *datadriven.TestData) string {
 	return out
 }
 
-// settled waits for as many lines about what has ended.
+// settled waits until the expected calls of collaborators have ended.
 func (s *script) expected(n int) string {
 	for {
 		s.node.mu.Lock()

@@ -133,9 +133,9 @@ func isUnlimited(c corev1.Container) bool {
 	return !ok
 }
 
-// containerBreach checks regular containers, in the order of their stats. Writable layers
-// don't count if they are on the filesystem of the images, separate from logs and
-// volumes.
+// containerBreach returns the first regular container, in the order of the stats, that
+// exceeds its limit. Writable layers do not count if they are on a separate filesystem
+// with the images.
 func containerBreach(pod *corev1.Pod, stats *PodStats, layout Layout) (Breach, bool) {
 	for i := range stats.Containers {
 		name := stats.Containers[i].Name

@@ -67,7 +67,7 @@ func static(p *corev1.Pod) {
 	p.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
 }
 
-// asks sets the requests of the first container, limits its limits.
+// asks sets the requests of the first container, and limits sets its limits.
 func asks(name corev1.ResourceName, amount string) podOption {
 	return func(p *corev1.Pod) { set(&p.Spec.Containers[0].Resources.Requests, name, amount) }
 }

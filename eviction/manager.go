@@ -67,16 +67,17 @@ func New(cfg Config) (*Manager, error) {
 	}, nil
 }
 
-// Run evaluates at once and then repeatedly until ctx is done: the closer the nearest
-// threshold, the more often. It then waits for pending calls of collaborators and returns
-// nil. While another Run is active, it returns [ErrRunning].
+// Run evaluates at once and then repeatedly until ctx is done. The sooner a threshold
+// could be reached, the shorter is the time to the next evaluation. When ctx is done, Run
+// waits until all kills and reclaims have ended, and returns nil. While another Run is
+// active, it returns [ErrRunning].
 func (m *Manager) Run(ctx context.Context) error {
 	if !m.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
 	defer m.running.Store(false)
 	var watch sync.WaitGroup
-	startWatch := sync.OnceFunc(func() { // after an evaluation: before it, the levels are unknown
+	startWatch := sync.OnceFunc(func() { // after the first evaluation, which determines the levels
 		if m.cfg.Waker != nil {
 			watch.Go(func() { m.watch(ctx) })
 		}
@@ -100,13 +101,14 @@ func (m *Manager) Run(ctx context.Context) error {
 func (m *Manager) Trigger() { m.loop.Trigger() }
 
 // Wait returns when no kill and no reclaim is in progress. It may be called concurrently
-// with [Manager.Evaluate] and [Manager.Run]. Run waits before it returns; a caller of
-// Evaluate calls Wait itself.
+// with [Manager.Evaluate] and [Manager.Run]. Run calls Wait before it returns. A caller of
+// Evaluate must call Wait itself.
 func (m *Manager) Wait() { m.work.wait() }
 
-// Evaluate measures, decides and starts the actions: pods are killed and disks reclaimed
-// on separate goroutines, which get ctx and which [Manager.Wait] waits for. The error
-// reports what could not be measured; the decision is made from the rest.
+// Evaluate measures, decides and starts the actions. It kills pods and reclaims disks on
+// separate goroutines, with ctx; [Manager.Wait] waits for these goroutines. The error
+// joins the errors of failed measurements. The decision is then based on the other
+// measurements.
 func (m *Manager) Evaluate(ctx context.Context) (Decision, error) {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -147,9 +149,9 @@ func (m *Manager) Evaluate(ctx context.Context) (Decision, error) {
 	return d, err
 }
 
-// measurePods adds the stats of obs.Pods, and updates the in-flight evictions in the
-// state: it adopts pods that were already terminating when the manager started, and
-// adjusts what terminating pods are expected to free.
+// measurePods adds the stats of obs.Pods to obs, and updates the evictions in progress: it
+// adopts the evictions of an earlier Manager, and updates the amounts that terminating
+// pods are expected to free.
 func (m *Manager) measurePods(ctx context.Context, obs *Observations, now time.Time) error {
 	err := m.podStats(ctx, obs)
 	m.adopt(obs.Pods, now)
@@ -157,8 +159,8 @@ func (m *Manager) measurePods(ctx context.Context, obs *Observations, now time.T
 	return err
 }
 
-// podStats adds the stats of obs.Pods, without values that are too old. If it returns an
-// error, the stats that were measured still count.
+// podStats adds the stats of obs.Pods to obs, without values that are too old. If it
+// returns an error, it has added the stats that could be measured.
 func (m *Manager) podStats(ctx context.Context, obs *Observations) error {
 	all, err := m.cfg.Stats.Pods(ctx, obs.Pods)
 	now, maxAge := m.cfg.Clock.Now(), m.cfg.Policy.withDefaults().MaxObservationAge
@@ -173,7 +175,7 @@ func (m *Manager) podStats(ctx context.Context, obs *Observations) error {
 	return nil
 }
 
-// publish stores the conditions for admission and the levels for the waker.
+// publish stores the node conditions for admission and the levels for the Waker.
 func (m *Manager) publish(d *Decision) {
 	m.mu.Lock()
 	changed := !slices.Equal(m.conditions, d.Conditions)
@@ -190,7 +192,7 @@ func (m *Manager) publish(d *Decision) {
 	}
 }
 
-// watch runs the waker until ctx is done, and restarts it after a failure.
+// watch runs the Waker until ctx is done, and restarts it after a failure.
 func (m *Manager) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := m.cfg.Waker.Watch(ctx, m.hardLevels, m.wake)
@@ -213,7 +215,7 @@ func (m *Manager) hardLevels() []Level {
 	return slices.Clone(m.levels)
 }
 
-// wake triggers an evaluation now, and further ones often for a while.
+// wake triggers an evaluation, and shortens the time between evaluations for alertFor.
 func (m *Manager) wake(reason string) {
 	m.mu.Lock()
 	m.alertUntil = m.cfg.Clock.Now().Add(alertFor)

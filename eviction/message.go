@@ -14,8 +14,8 @@ import (
 
 // Reasons of events and pod statuses, as in the kubelet.
 const (
-	// Reason is the reason of an evicted pod, of the event about it, and of a pod that is
-	// refused under pressure.
+	// Reason is the reason in the status of an evicted pod, of the event about the
+	// eviction, and in the status of a pod that is refused under pressure.
 	Reason = "Evicted"
 	// EvictionThresholdMet is the reason of the node's event when a threshold is due,
 	// whether or not anything can be reclaimed.
@@ -31,13 +31,13 @@ const (
 // Annotation keys of the event about an evicted pod.
 const (
 	// OffendingContainersKey lists the containers that use more than their request,
-	// OffendingContainersUsageKey what they use, in the same order.
+	// OffendingContainersUsageKey their usage in the same order.
 	OffendingContainersKey      = "offending_containers"
 	OffendingContainersUsageKey = "offending_containers_usage"
 	// StarvedResourceKey is the resource that the node is short of.
 	StarvedResourceKey = "starved_resource"
-	// OffendingPodKey is the pod's name if it has a pod-level memory request,
-	// OffendingPodUsageKey its memory usage.
+	// OffendingPodKey is the name of a pod with a pod-level memory request,
+	// OffendingPodUsageKey the memory usage of the pod.
 	OffendingPodKey      = "offending_pod"
 	OffendingPodUsageKey = "offending_pod_usage"
 )
@@ -50,12 +50,12 @@ type Eviction struct {
 	Signal Signal
 	// GracePeriodSeconds is the pod's grace period, at least one second.
 	GracePeriodSeconds int64
-	// Message is the reason for the pod's status and the event. Annotations are those of
-	// the event.
+	// Message is the message of the pod's status and of the event. Annotations are the
+	// annotations of the event.
 	Message     string
 	Annotations map[string]string
 	// Disruption reports whether the pod is evicted for a threshold and not for its own
-	// limit. Its status then gets the condition DisruptionTarget.
+	// limit. If true, the pod's status gets the condition DisruptionTarget.
 	Disruption bool
 	// At is the time of the decision.
 	At time.Time
@@ -63,8 +63,8 @@ type Eviction struct {
 	generation int64
 }
 
-// Apply sets status to that of an evicted pod: phase Failed, reason and message, and the
-// condition DisruptionTarget if the pod was evicted for a threshold.
+// Apply sets the phase Failed, the reason and the message in status, and the condition
+// DisruptionTarget if the pod is evicted for a threshold.
 func (e Eviction) Apply(status *corev1.PodStatus) {
 	status.Phase, status.Reason, status.Message = corev1.PodFailed, Reason, e.Message
 	if !e.Disruption {
@@ -102,8 +102,9 @@ func evictionFor(d *Decision, v *Victim, stats *PodStats) Eviction {
 	return e
 }
 
-// offenders returns message text and annotations about what in the pod uses more than its
-// request.
+// offenders returns message text and annotations about the pod's usage of the resource: of
+// the whole pod if it has a pod-level memory request, and of the containers that use more
+// than their request.
 func offenders(pod *corev1.Pod, stats *PodStats, name corev1.ResourceName) (text string, annotations map[string]string) {
 	annotations = map[string]string{StarvedResourceKey: string(name)}
 	var b strings.Builder
@@ -132,7 +133,8 @@ func offenders(pod *corev1.Pod, stats *PodStats, name corev1.ResourceName) (text
 	return b.String(), annotations
 }
 
-// offendingUsage returns what the container uses of a resource that has requests.
+// offendingUsage returns the container's usage of memory or of ephemeral storage. It is
+// unknown for other resources.
 func (c *ContainerStats) offendingUsage(name corev1.ResourceName) Usage {
 	switch {
 	case name == corev1.ResourceMemory:

@@ -22,12 +22,12 @@ type ThresholdSettings struct {
 	// EvictionSoft has the soft thresholds and EvictionSoftGracePeriod their grace
 	// periods, such as 1m30s.
 	EvictionSoft, EvictionSoftGracePeriod map[string]string
-	// EvictionMinimumReclaim is how much more than the threshold must be available when
-	// reclaiming ends, for hard and soft thresholds.
+	// EvictionMinimumReclaim is how much more than the threshold must be available until a
+	// due threshold is no longer due. It applies to hard and soft thresholds.
 	EvictionMinimumReclaim map[string]string
-	// EnforceNodeAllocatable is as in the kubelet's configuration. If it contains "pods",
-	// the hard memory threshold also applies below the limit of all pods. Nil means
-	// "pods", empty means none.
+	// EnforceNodeAllocatable is the kubelet's setting with this name. If it contains
+	// "pods", the hard memory threshold also applies to the memory limit of all pods
+	// together. Nil means "pods", empty means that the threshold applies only to the node.
 	EnforceNodeAllocatable []string
 	// MergeDefaultEvictionSettings adds the default for each signal that EvictionHard
 	// does not contain.
@@ -58,9 +58,10 @@ func DefaultEvictionHard(goos string) map[string]string {
 	return all
 }
 
-// ParseThresholds returns the thresholds of the settings, hard ones first, each kind in
-// the order in which they are acted on. If anything is wrong it returns no thresholds,
-// and an error that names every wrong field.
+// ParseThresholds returns the thresholds of the settings: hard thresholds, then soft
+// thresholds, both in the order in which [PlanEviction] acts on them, and then the copy
+// for the memory limit of all pods. If a setting is invalid, it returns no thresholds, and
+// an error that names every invalid field.
 func ParseThresholds(s ThresholdSettings) ([]Threshold, error) {
 	p := parser{ThresholdSettings: s}
 	hard := p.thresholds("evictionHard", p.hardSettings())
@@ -83,7 +84,7 @@ func ParseThresholds(s ThresholdSettings) ([]Threshold, error) {
 	return p.withAllocatable(all), nil
 }
 
-// parser collects errors.
+// parser parses settings and collects errors.
 type parser struct {
 	ThresholdSettings
 	errs []error
@@ -121,8 +122,8 @@ func (p *parser) hardSettings() map[string]string {
 	return all
 }
 
-// entries calls yield for each setting of a signal that exists, in sorted order, so that
-// errors are sorted, too.
+// entries calls yield for each setting, in the order of the signal names, so that the
+// errors are sorted as well. A setting of a signal that does not exist is an error.
 func (p *parser) entries(field string, all map[string]string, yield func(s Signal, value string)) {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if Signal(key).index() < 0 {
@@ -160,7 +161,7 @@ func (p *parser) copiesMemory() bool {
 	return p.EnforceNodeAllocatable == nil || slices.Contains(p.EnforceNodeAllocatable, "pods")
 }
 
-// value parses an amount. A disabled threshold returns the zero Value.
+// value parses an amount. For a disabled threshold it returns the zero Value.
 func (p *parser) value(s Signal, text string) (Value, error) {
 	if isOff(text) {
 		return Value{}, nil
@@ -192,7 +193,7 @@ func (p *parser) value(s Signal, text string) (Value, error) {
 func isOff(text string) bool { return text == "0%" || text == "100%" }
 
 // percentage parses a number with a percent sign. Unless Lenient is set, it accepts only
-// plain decimals: what the kubelet accepts beyond that is hardly ever intended.
+// plain decimals: the other forms that the kubelet accepts are hardly ever intended.
 func (p *parser) percentage(text string) (float32, error) {
 	number := strings.TrimSuffix(text, "%")
 	if p.Lenient {
@@ -283,7 +284,8 @@ func (p *parser) minReclaims() map[Signal]Value {
 	return all
 }
 
-// checkUnusedSettings reports settings without a threshold.
+// checkUnusedSettings reports grace periods and minimum reclaims of signals that have no
+// threshold.
 func (p *parser) checkUnusedSettings(hard, soft parsed) {
 	p.entriesThatExist(p.EvictionSoftGracePeriod, func(s Signal) {
 		if _, ok := p.EvictionSoft[string(s)]; !ok {
@@ -307,8 +309,9 @@ func (p *parser) entriesThatExist(all map[string]string, yield func(Signal)) {
 	}
 }
 
-// checkSoftBelowHard reports soft thresholds that can't be met before the hard one is. An
-// amount and a percentage can't be compared without knowing the capacity.
+// checkSoftBelowHard reports soft thresholds that cannot be met before the hard threshold
+// of the same signal is met. It does not compare an amount with a percentage, because the
+// capacity is unknown.
 func (p *parser) checkSoftBelowHard(hard, soft parsed) {
 	for _, s := range allSignals() {
 		h, v := hard[s].Value, soft[s].Value
@@ -321,8 +324,8 @@ func (p *parser) checkSoftBelowHard(hard, soft parsed) {
 	}
 }
 
-// checkUnreachable reports minimum reclaims that, added to their threshold, exceed the
-// capacity: once the threshold is met, evictions would never stop.
+// checkUnreachable reports minimum reclaims that, added to their threshold, are the whole
+// capacity or more. If such a threshold were met, evictions would never stop.
 func (p *parser) checkUnreachable(all parsed, reclaim map[Signal]Value) {
 	for _, t := range all.inOrder() {
 		if r := reclaim[t.Signal]; t.Value.Fraction > 0 && r.Fraction > 0 && r.Fraction <= 1 && t.Value.Fraction+r.Fraction >= 1 {
@@ -331,8 +334,8 @@ func (p *parser) checkUnreachable(all parsed, reclaim map[Signal]Value) {
 	}
 }
 
-// withAllocatable adds a copy of each hard memory threshold for the limit of all pods
-// together.
+// withAllocatable adds a copy of each hard memory threshold for
+// allocatableMemory.available, the memory limit of all pods together.
 func (p *parser) withAllocatable(all []Threshold) []Threshold {
 	if !p.copiesMemory() {
 		return all

@@ -8,33 +8,35 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Policy configures when pods are evicted and which. Together with the facts, it
-// determines every decision of [PlanEviction].
+// Policy configures when pods are evicted, and in which order. A decision of
+// [PlanEviction] depends only on the policy, the state, the observations and the time.
 type Policy struct {
 	// Thresholds are the amounts that must stay available: see [ParseThresholds]. If
 	// empty, only local storage limits cause evictions. Thresholds of containerfs signals
-	// are ignored: they follow from the other thresholds and the layout.
+	// are ignored, because these thresholds follow from the other thresholds and the
+	// layout.
 	Thresholds []Threshold
 
-	// PressureTransitionPeriod is how long a node condition stays true after its last
-	// threshold was met. It also stays while all signals of the node are unknown. Default
-	// 5 m.
+	// PressureTransitionPeriod is how long a node condition stays true after one of its
+	// thresholds was last met. While all signals are unknown, the conditions do not
+	// change. Default 5 m.
 	PressureTransitionPeriod time.Duration
-	// MaxPodGracePeriodSeconds limits the grace period of a pod that is evicted for a
-	// soft threshold. The default 0 gives it one second, as in the kubelet. With a
-	// negative number, the pod keeps its own grace period.
+	// MaxPodGracePeriodSeconds limits the grace period of a pod that is evicted for a soft
+	// threshold. The default 0 means one second, as in the kubelet. If the number is
+	// negative, the pod has its own grace period.
 	MaxPodGracePeriodSeconds int32
-	// StatsGrace is how long the stats of a pod may be missing, from when they were first
-	// needed. During this time the pod counts as using nothing. After that it is the
-	// first to be evicted, as in the kubelet. Default 2 m.
+	// StatsGrace is how long the stats of a pod may be missing, from the first evaluation
+	// that needs them. During this time, the pod is not evicted. After that, it is evicted
+	// before other pods, as in the kubelet. Default 2 m.
 	StatsGrace time.Duration
 	// MaxObservationAge is the maximum age of an observation, and of the memory and
-	// process stats of [Stats].Pods, for use in decisions. Default 1 m. Disk usage of
-	// pods is used for an hour; for node conditions, observations of any age count.
+	// process stats of [Stats].Pods, for use in decisions. Default 1 m. The maximum age of
+	// the disk usage of pods is one hour. For node conditions, observations of any age
+	// count.
 	MaxObservationAge time.Duration
 	// MaxParallelEvictions is how many evicted pods may be terminating at the same time.
-	// When a hard threshold is met, pods that terminate slowly for a soft threshold don't
-	// count. Default 5; the kubelet has 1.
+	// For a hard threshold, pods that terminate slowly for a soft threshold do not count.
+	// Default 5; in the kubelet it is 1.
 	MaxParallelEvictions int
 	// ReclaimInterval is the minimum time between the end of one node-level reclaim of a
 	// disk and the start of the next. ReclaimTimeout is how long evictions wait for a
@@ -45,11 +47,11 @@ type Policy struct {
 	// [Manager] sets the field from its [Config].
 	Reclaimers []ReclaimAction
 
-	// Rank orders pods: a negative result evicts a before b. It must be a strict weak
-	// order. Default [KubeletRank].
+	// Rank orders pods: if the result is negative, a is evicted before b. It must be a
+	// strict weak order. Default [KubeletRank].
 	Rank func(a, b *Candidate) int
 	// Protect reports whether a pod must never be evicted. Critical pods are never
-	// evicted, with or without it. Optional.
+	// evicted, even if Protect returns false. Optional.
 	Protect func(*corev1.Pod) bool
 	// Prefer reports whether a pod is evicted before all others. Optional.
 	Prefer func(*corev1.Pod) bool
@@ -57,9 +59,9 @@ type Policy struct {
 	// IgnoreLocalStorageLimits disables evictions of pods that use more local storage
 	// than their limits allow.
 	IgnoreLocalStorageLimits bool
-	// IgnorePartialPodLimits compares the usage of a whole pod with its limit only if
-	// each of its containers has a limit. The kubelet compares the usage of all
-	// containers with the sum of the limits that are set.
+	// IgnorePartialPodLimits disables the check of the usage of a whole pod if one of its
+	// containers has no limit. The kubelet, and this package by default, compares the
+	// usage of all containers with the sum of the limits that are set.
 	IgnorePartialPodLimits bool
 }
 
@@ -128,11 +130,11 @@ func (p Policy) withDefaults() Policy {
 const (
 	immediateGrace = 1       // for hard thresholds and limits
 	defaultGrace   = 30      // for a pod without a grace period
-	longestGrace   = 1 << 31 // more would overflow a time.Duration
+	longestGrace   = 1 << 31 // a longer one would overflow a time.Duration
 )
 
 // grace returns the grace period of the pod's eviction in seconds. The pod workers never
-// use more than the pod's own.
+// use more than the pod's own grace period.
 func (p Policy) grace(pod *corev1.Pod, hard bool) int64 {
 	if hard {
 		return immediateGrace

@@ -3,17 +3,18 @@ package eviction
 import "time"
 
 const (
-	// slowInterval is the evaluation interval while only the passing of time can change
-	// the decision.
+	// slowInterval is the evaluation interval near a threshold while no action is
+	// possible, for example during a grace period.
 	slowInterval = time.Second
-	// alertInterval is the evaluation interval after a wake-up, for alertFor.
+	// alertInterval is the evaluation interval for the time alertFor after a wake-up.
 	alertInterval = 50 * time.Millisecond
 	alertFor      = 3 * time.Second
 )
 
-// maxShrinkRate returns the maximum rate at which the signal is assumed to shrink, per
-// second: about what one busy machine can do. A fast consumer gives no warning: while
-// there is free memory, the kernel reports no pressure, however near a threshold is.
+// maxShrinkRate returns the assumed maximum rate at which the available amount shrinks,
+// per second: about what the processes of one machine can consume. The Waker cannot warn
+// of a fast consumer: as long as memory is free, the kernel reports no pressure, however
+// near a threshold is.
 func (s Signal) maxShrinkRate() float64 {
 	switch {
 	case s.condition() == "MemoryPressure":
@@ -28,7 +29,7 @@ func (s Signal) maxShrinkRate() float64 {
 }
 
 // interval returns the time from d to the next evaluation: a quarter of the time in which
-// the nearest threshold could be met, and a short time for a while after a wake-up.
+// the nearest threshold could be met, and at most alertInterval after a wake-up.
 func (m *Manager) interval(d *Decision) time.Duration {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -36,7 +37,7 @@ func (m *Manager) interval(d *Decision) time.Duration {
 	for i := range d.Thresholds {
 		next = min(next, m.intervalFor(d, &d.Thresholds[i]))
 	}
-	if m.cfg.Mode != Act { // no action is taken, so little changes, and each evaluation measures all pods
+	if m.cfg.Mode != Act { // no action changes anything, and an evaluation that needs victims measures all pods
 		next = max(next, min(slowInterval, m.cfg.MaxInterval))
 	}
 	if !m.cfg.Policy.IgnoreLocalStorageLimits {
@@ -58,7 +59,7 @@ func (m *Manager) intervalFor(d *Decision, r *Report) time.Duration {
 		if _, ok := find(d.Next.LastObservations, r.Threshold.Signal); !ok {
 			return m.cfg.MaxInterval
 		}
-		return slowInterval // it was known before, and may be near its threshold when it is known again
+		return slowInterval // the signal was known before, and may be near its threshold when it is known again
 	case r.State == Fine:
 		seconds := float64(r.Observation.Available-r.Quantity) / r.Threshold.Signal.maxShrinkRate() / 4
 		most := m.cfg.MaxInterval

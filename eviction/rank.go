@@ -21,8 +21,8 @@ type Candidate struct {
 	// Usage is the pod's usage of the starved resource. The pod's eviction is expected to
 	// free this amount.
 	Usage Usage
-	// Request is the pod's request for that resource, in the unit of Usage. Excess is
-	// Usage minus Request, negative if the pod uses less than it requests.
+	// Request is the pod's request for the starved resource, in the unit of Usage. Excess
+	// is Usage minus Request, negative if the pod uses less than it requests.
 	Request, Excess int64
 	// Exceeds reports whether the pod uses more than it requests.
 	Exceeds bool
@@ -46,7 +46,7 @@ const (
 	KeptEnded = "has ended"
 	// KeptEnding: the pod is being evicted.
 	KeptEnding = "is being evicted"
-	// KeptFailed: the pod could not be killed and may not be retried yet.
+	// KeptFailed: the pod could not be killed, and it is too early to retry the kill.
 	KeptFailed = "could not be killed"
 	// KeptUnmeasured: the pod's stats have been missing for less than
 	// [Policy.StatsGrace].
@@ -65,8 +65,8 @@ func KubeletRank(a, b *Candidate) int {
 	)
 }
 
-// QoSFirst orders BestEffort pods before Burstable and Burstable before Guaranteed ones,
-// and the pods of each class by [KubeletRank].
+// QoSFirst orders BestEffort pods before Burstable pods, and Burstable pods before
+// Guaranteed pods. It orders the pods of each class by [KubeletRank].
 func QoSFirst(a, b *Candidate) int {
 	return cmp.Or(cmp.Compare(qosPlace(a.QOS), qosPlace(b.QOS)), KubeletRank(a, b))
 }
@@ -109,8 +109,9 @@ func (c *Candidate) missingPlace() int {
 
 // Rank returns all pods of obs in the order in which they are evicted for the signal,
 // including pods that must not be evicted. Preferred pods are first, then pods whose stats
-// are overdue. [Policy.Rank] orders the other pods, then the later start time, then the UID,
-// so that the order of the input never matters. Pods that could not be killed come after all
+// are overdue. [Policy.Rank] orders the other pods. Of pods with equal ranks, the pod that
+// started later is first. If the start times are equal as well, the UIDs decide, so that
+// the order of the input never matters. Pods that could not be killed come after all
 // others, the most recently tried pod last.
 func Rank(signal Signal, s State, obs Observations, p Policy, now time.Time) []Candidate {
 	p = p.withDefaults()
@@ -199,8 +200,8 @@ func (m measure) candidate(pod *corev1.Pod, stats *PodStats) Candidate {
 	return c
 }
 
-// request returns the pod's request for one resource, with its overhead if the containers
-// request anything.
+// request returns the pod's request for one resource, including the pod's overhead. It
+// returns 0 if only the overhead requests the resource.
 func request(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	all := podspec.Requests(pod)[name]
 	if all.Cmp(pod.Spec.Overhead[name]) == 0 {
@@ -209,8 +210,8 @@ func request(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	return all.Value()
 }
 
-// usage returns the pod's usage of the resource of the signal. ok is false if nothing of a
-// pod counts towards the signal.
+// usage returns the pod's usage of the resource of the signal. ok is false if pods do not
+// use the resource of the signal.
 func (m measure) usage(pod *corev1.Pod, stats *PodStats) (u Usage, ok bool) {
 	switch {
 	case m.signal.isDisk() && m.parts == parts{}:
@@ -239,7 +240,7 @@ func memory(stats *PodStats) Usage {
 	return sum
 }
 
-// disk returns the sum of the pod's parts that are on the disk.
+// disk returns the sum of the pod's data that is on the disk of the signal.
 func (m measure) disk(pod *corev1.Pod, stats *PodStats) (sum Usage) {
 	pick := func(d DiskUsage) Usage { return d.Bytes }
 	if m.resource == resourceInodes {
@@ -288,8 +289,9 @@ func volume(pod *corev1.Pod, name string) *corev1.Volume {
 	return nil
 }
 
-// isDeletedWithPod reports whether the volume is on the node's disk and deleted with the
-// pod. Host paths are not deleted, and memory is not disk.
+// isDeletedWithPod reports whether the volume is on the node's disk and is deleted with
+// the pod. Host paths are not deleted with the pod, and memory-backed volumes are not on
+// the disk.
 func isDeletedWithPod(v *corev1.Volume) bool {
 	if v == nil {
 		return false

@@ -12,9 +12,9 @@ const (
 	resourcePIDs   corev1.ResourceName = "pids"
 )
 
-// allSignals returns all signals in the order in which thresholds that are due at the
-// same time are acted on: the most dangerous shortage first, bytes before inodes, and
-// containerfs signals last, because their thresholds follow from the others.
+// allSignals returns all signals in the order in which PlanEviction acts on them if
+// several thresholds are due: the most dangerous shortage first, and bytes before inodes.
+// Containerfs signals are last, because their thresholds are copies of other thresholds.
 func allSignals() []Signal {
 	return []Signal{
 		MemoryAvailable, AllocatableMemoryAvailable, PIDAvailable,
@@ -24,10 +24,11 @@ func allSignals() []Signal {
 	}
 }
 
-// index returns the place of s in allSignals, -1 if s does not exist.
+// index returns the index of s in allSignals, or -1 if s is not a signal.
 func (s Signal) index() int { return slices.Index(allSignals(), s) }
 
-// urgency returns the index, with the same value for both memory signals.
+// urgency returns the index of s in allSignals, but the same value for both memory
+// signals.
 func (s Signal) urgency() int { return max(s.index(), 1) }
 
 // resource returns the resource of the signal, as named in events and messages.
@@ -56,8 +57,8 @@ func (s Signal) condition() corev1.NodeConditionType {
 	}
 }
 
-// isDisk reports whether the signal is of a disk. The disk space of a killed pod is free
-// only when the pod was cleaned up, not when its processes have exited.
+// isDisk reports whether s is a signal of a disk. The disk space of a killed pod becomes
+// free only when its data is removed, some time after its processes have exited.
 func (s Signal) isDisk() bool { return s.condition() == corev1.NodeDiskPressure }
 
 // inBytes reports whether amounts of the signal are bytes and not counts.
@@ -66,8 +67,8 @@ func (s Signal) inBytes() bool {
 	return r == corev1.ResourceMemory || r == corev1.ResourceEphemeralStorage
 }
 
-// source returns the signal of the same filesystem whose thresholds also apply to the
-// containerfs signal s.
+// source returns the nodefs or imagefs signal whose thresholds also apply to the
+// containerfs signal s, because both signals are of the same filesystem.
 func (s Signal) source(layout Layout) Signal {
 	switch {
 	case s == ContainerFSAvailable && layout == DedicatedImageFS:
@@ -81,10 +82,10 @@ func (s Signal) source(layout Layout) Signal {
 	}
 }
 
-// parts are the places where a pod has data on disk.
+// parts is a set of the kinds of data that a pod has on disk.
 type parts struct{ rootfs, logs, volumes bool }
 
-// partsOn returns which parts of a pod are on the disk of s.
+// partsOn returns the kinds of a pod's data that are on the disk of s.
 func (s Signal) partsOn(layout Layout) parts {
 	switch s {
 	case NodeFSAvailable, NodeFSInodesFree:
@@ -104,7 +105,7 @@ func (s Signal) partsOn(layout Layout) parts {
 // ReclaimAction is an action that frees disk space without evicting a pod.
 type ReclaimAction string
 
-// Actions, in the order in which they run.
+// Reclaim actions, in the order in which they run.
 const (
 	// DeleteContainers deletes dead containers.
 	DeleteContainers ReclaimAction = "delete unused containers"
@@ -112,7 +113,8 @@ const (
 	DeleteImages ReclaimAction = "delete unused images"
 )
 
-// reclaims reports which actions free the disk of s: neither for memory and processes.
+// reclaims reports which actions free space on the disk of s. Both results are false for
+// memory and processes.
 func (s Signal) reclaims(layout Layout) (containers, images bool) {
 	if !s.isDisk() {
 		return false, false

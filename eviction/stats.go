@@ -13,47 +13,49 @@ import (
 // kubelet's configuration.
 type Signal string
 
-// Signals. Those of memory and disk space are in bytes, the others count inodes or
-// processes.
+// Signals. The signals of memory and disk space are in bytes. The other signals count
+// inodes or processes.
 const (
 	// MemoryAvailable is the memory that is available without reclaiming the working set
 	// of the node's processes.
 	MemoryAvailable Signal = "memory.available"
-	// AllocatableMemoryAvailable is the same for the memory limit of all pods together.
+	// AllocatableMemoryAvailable is the memory that is available below the memory limit of
+	// all pods together.
 	AllocatableMemoryAvailable Signal = "allocatableMemory.available"
-	// NodeFSAvailable and NodeFSInodesFree are of the filesystem with volumes and logs.
+	// NodeFSAvailable and NodeFSInodesFree are the free space and the free inodes of the
+	// filesystem with volumes and logs.
 	NodeFSAvailable  Signal = "nodefs.available"
 	NodeFSInodesFree Signal = "nodefs.inodesFree"
-	// ImageFSAvailable and ImageFSInodesFree are of the filesystem with images.
+	// ImageFSAvailable and ImageFSInodesFree are the free space and the free inodes of the
+	// filesystem with images.
 	ImageFSAvailable  Signal = "imagefs.available"
 	ImageFSInodesFree Signal = "imagefs.inodesFree"
-	// ContainerFSAvailable and ContainerFSInodesFree are of the filesystem with the
-	// containers' writable layers.
+	// ContainerFSAvailable and ContainerFSInodesFree are the free space and the free
+	// inodes of the filesystem with the containers' writable layers.
 	ContainerFSAvailable  Signal = "containerfs.available"
 	ContainerFSInodesFree Signal = "containerfs.inodesFree"
 	// PIDAvailable is how many more processes and threads the node can start.
 	PIDAvailable Signal = "pid.available"
 )
 
-// Layout is which of the node's filesystems are separate (KEP-4191). The zero value is
-// [UnknownLayout].
+// Layout describes which data of the node is on a separate filesystem (KEP-4191). The zero
+// value is [UnknownLayout].
 type Layout string
 
 // Layouts.
 const (
-	// UnknownLayout: the provider does not know the layout yet.
+	// UnknownLayout: [Stats] does not know the layout yet.
 	UnknownLayout Layout = ""
-	// SingleFS: one filesystem for everything.
+	// SingleFS: images, writable layers, volumes and logs are on one filesystem.
 	SingleFS Layout = "single"
 	// DedicatedImageFS: images and writable layers are on one filesystem, volumes and
 	// logs on another.
 	DedicatedImageFS Layout = "imagefs"
-	// SplitFS: images have a filesystem of their own; writable layers are with volumes
-	// and logs.
+	// SplitFS: images are on one filesystem, writable layers, volumes and logs on another.
 	SplitFS Layout = "split"
 )
 
-// Observation is what was measured of one signal.
+// Observation is the measurement of one signal.
 type Observation struct {
 	// Signal is the measured signal.
 	Signal Signal `json:"signal"`
@@ -61,12 +63,11 @@ type Observation struct {
 	// Neither is negative.
 	Available int64 `json:"available"`
 	Capacity  int64 `json:"capacity"`
-	// Time is when it was measured; zero means now.
+	// Time is when the signal was measured. Zero means now.
 	Time time.Time `json:"time,omitzero"`
 }
 
-// NodeStats is what was measured of the node. A signal that is missing is unknown, which
-// is neither zero nor plenty.
+// NodeStats has the measurements of the node. A missing signal is unknown.
 type NodeStats struct {
 	// Observations has each signal at most once, in any order.
 	Observations []Observation
@@ -84,44 +85,46 @@ type Usage struct {
 // Known reports whether the usage is known.
 func (u Usage) Known() bool { return !u.Time.IsZero() }
 
-// DiskUsage is the usage of a filesystem. Each value may be unknown.
+// DiskUsage is the usage of disk space and inodes. Each value may be unknown.
 type DiskUsage struct {
 	Bytes, Inodes Usage
 }
 
-// ContainerStats is what one container uses. Values may be unknown.
+// ContainerStats has the resource usage of one container. Values may be unknown.
 type ContainerStats struct {
 	// Name is the container's name in the pod's spec.
 	Name string
-	// Memory is its working set in bytes.
+	// Memory is the container's working set in bytes.
 	Memory Usage
-	// Rootfs is its writable layer, and Logs are its log files.
+	// Rootfs is the usage of the container's writable layer, Logs the usage of its log
+	// files.
 	Rootfs, Logs DiskUsage
 }
 
-// VolumeStats is what one volume of a pod uses.
+// VolumeStats has the disk usage of one volume of a pod.
 type VolumeStats struct {
 	// Name is the volume's name in the pod's spec.
 	Name string
 	DiskUsage
 }
 
-// PodStats is what one pod uses. Values may be unknown.
+// PodStats has the resource usage of one pod. Values may be unknown.
 type PodStats struct {
 	UID types.UID
 	// Memory is the working set of the whole pod in bytes, including its sandbox and all
 	// containers.
 	Memory Usage
-	// Processes is the number of its processes and threads.
+	// Processes is the number of the pod's processes and threads.
 	Processes Usage
-	// Containers has an entry for each container. A container that was restarted may have
-	// writable layers and logs of several attempts: each is an entry with the same name.
+	// Containers has an entry for each container. A restarted container may have writable
+	// layers and logs of several attempts. Each attempt then has an entry, with the same
+	// name.
 	Containers []ContainerStats
-	// Volumes has an entry for each volume. The kind of a volume is looked up in the
+	// Volumes has an entry for each volume. PlanEviction finds the kind of a volume in the
 	// pod's spec.
 	Volumes []VolumeStats
-	// Other is what else the pod uses on the node's filesystem, such as pod-level logs
-	// and its /etc/hosts.
+	// Other is the usage of the pod's other files on the node's filesystem, such as
+	// pod-level logs and its /etc/hosts.
 	Other DiskUsage
 }
 
@@ -129,8 +132,8 @@ type PodStats struct {
 // volume with millions of files takes many minutes.
 const maxDiskAge = time.Hour
 
-// measuredSince returns s with values that are too old set to unknown: disk usage
-// measured before disk, everything else measured before rest.
+// measuredSince returns a copy of s without old values. Disk usage measured before disk is
+// unknown in the copy, and so are other values measured before rest.
 func (s PodStats) measuredSince(rest, disk time.Time) PodStats {
 	s.Memory, s.Processes = s.Memory.measuredSince(rest), s.Processes.measuredSince(rest)
 	s.Containers, s.Volumes = slices.Clone(s.Containers), slices.Clone(s.Volumes)
@@ -156,20 +159,22 @@ func (u Usage) measuredSince(t time.Time) Usage {
 	return u
 }
 
-// Stats measures the node and its pods. The methods are not called concurrently.
+// Stats measures the node and its pods. The Manager does not call the methods
+// concurrently.
 //
-// A result counts even if there is an error: what it has is used, and the error explains
-// why the rest is missing. A result is read until the next call of the same method and
-// never modified, so that its memory can be reused.
+// If a method returns an error, the Manager still uses the values in the result; the error
+// explains why other values are missing. The Manager reads a result until the next call of
+// the same method and never modifies it. A method may therefore reuse the memory of its
+// last result.
 type Stats interface {
-	// Node measures the node's signals now. It is called as often as every
-	// 50 ms and should take microseconds: no walks, no remote calls.
+	// Node measures the node's signals now. It may be called every 50 ms and should take
+	// microseconds. It must not walk directories or make remote calls.
 	Node(ctx context.Context) (NodeStats, error)
-	// Pods returns what each of the given pods uses, in any order. It is called with the
-	// active pods when pods must be ranked and when local storage limits are checked.
-	// Memory and processes should be measured now, disk usage may be cached: each value
-	// has its own time. Unknown pods may be omitted from the result. The argument is
-	// neither retained nor modified, and may have nil entries.
+	// Pods returns the stats of the given pods, in any order. The Manager calls it with
+	// the active pods when it must rank pods or check local storage limits. Memory and
+	// processes should be measured now, but disk usage may be cached: each value has its
+	// own time. The result may omit pods without stats. The argument is neither retained
+	// nor modified, and may have nil entries.
 	Pods(ctx context.Context, pods []*corev1.Pod) ([]PodStats, error)
 }
 
@@ -182,15 +187,16 @@ type Level struct {
 
 // Waker requests evaluations before the next poll is due, for example when the kernel
 // reports that processes wait for memory. A wake-up only starts an evaluation: pods are
-// evicted only if that finds a threshold met.
+// evicted only if the evaluation finds a due threshold.
 type Waker interface {
 	// Watch calls wake, with a short description of what happened, whenever an evaluation
-	// is needed. It may do so from any goroutine; wake never blocks. Watch returns nil
-	// when ctx is done, and an error if it can't watch any more: then it is called again
-	// after a while. It must not call wake after it has returned.
+	// is needed. It may call wake from any goroutine; wake never blocks. Watch returns nil
+	// when ctx is done, and an error if it cannot continue. After an error, the Manager
+	// calls Watch again after [Config.MaxInterval]. Watch must not call wake after it has
+	// returned.
 	//
-	// levels returns the present levels of all hard thresholds, for kernel interfaces
-	// that need a level to watch. It may be called at any time, and its result changes
-	// when the node's capacity does.
+	// levels returns the present levels of all hard thresholds, for kernel interfaces that
+	// need a level to watch. Watch may call levels at any time. The result changes when
+	// the node's capacity changes.
 	Watch(ctx context.Context, levels func() []Level, wake func(reason string)) error
 }

@@ -14,18 +14,19 @@ import (
 // Value is an amount: a number of bytes, a count, or a fraction of the capacity. The zero
 // value is zero.
 type Value struct {
-	// Quantity is the amount, Format how it is printed. If the amount is not a whole
-	// number that fits into 64 bits, Quantity is rounded up or the maximum, and Text is
-	// the amount as written, such as 1500m.
+	// Quantity is the amount, Format the format in which it is printed. If the amount is
+	// not a whole number, Quantity is rounded up. If the amount does not fit into 64 bits,
+	// Quantity is the largest or smallest int64. In both cases, Text is the exact amount,
+	// such as 1500m.
 	Quantity int64
 	Format   resource.Format
 	Text     string
-	// Fraction is the fraction of the capacity, if not 0: 0.1 is ten percent.
+	// Fraction, if not 0, is the amount as a fraction of the capacity: 0.1 is ten percent.
 	Fraction float32
 }
 
-// Of returns the amount for the given capacity. Fractions are float32, as in the kubelet:
-// ten percent of 10 are 1, and of 1000000000000 a few thousand more than a tenth.
+// Of returns the amount for the given capacity. Fractions are float32, as in the kubelet,
+// and not exact: ten percent of 10 is 1, but ten percent of 1000000000000 is 100000001490.
 func (v Value) Of(capacity int64) int64 {
 	if v.Fraction != 0 {
 		if part := float64(capacity) * float64(v.Fraction); part < math.MaxInt64 {
@@ -36,8 +37,8 @@ func (v Value) Of(capacity int64) int64 {
 	return v.Quantity
 }
 
-// plus adds two amounts and returns at most the largest int64: an overflow would give a
-// negative usage, or a target that is already reached.
+// plus returns a+b, or the largest int64 if the sum overflows: a negative sum would be a
+// negative usage, or a target that is always reached.
 func plus(a, b int64) int64 {
 	if a > 0 && b > math.MaxInt64-a {
 		return math.MaxInt64
@@ -78,8 +79,8 @@ func (s Signal) amount(n int64) string {
 }
 
 // rounded returns an amount of the signal for people, with at least two digits before the
-// decimal point unless the amount is a whole number of units. It is rounded down, so that an
-// amount below a threshold does not look like the threshold.
+// decimal point unless the amount is a whole number of units. It rounds the amount down,
+// so that an amount below a threshold is not printed as the threshold.
 func (s Signal) rounded(n int64) string {
 	if !s.inBytes() {
 		return s.amount(n)
@@ -93,21 +94,22 @@ func (s Signal) rounded(n int64) string {
 	return s.amount(n)
 }
 
-// Threshold is an amount of a signal that must stay available. It is comparable.
+// Threshold is an amount of a signal that must stay available. Thresholds are comparable.
 type Threshold struct {
 	// Signal is the signal that the threshold applies to.
 	Signal Signal `json:"signal"`
-	// Value is the amount: the threshold is met when less is available.
+	// Value is the amount: the threshold is met when less than Value is available.
 	Value Value `json:"value"`
 	// GracePeriod is how long the threshold must be met before a pod is evicted. A
-	// threshold without a grace period is hard, one with it is soft.
+	// threshold without a grace period is hard, a threshold with a grace period is soft.
 	GracePeriod time.Duration `json:"gracePeriod,omitzero"`
-	// MinReclaim is how much more than Value must be available before reclaiming ends.
+	// MinReclaim is how much more than Value must be available until a due threshold is no
+	// longer due.
 	MinReclaim Value `json:"minReclaim,omitzero"`
 }
 
-// Hard reports whether pods are evicted as soon as the threshold is met, with a grace
-// period of one second.
+// Hard reports whether the threshold is hard: pods are then evicted as soon as it is met,
+// and get one second to terminate.
 func (t Threshold) Hard() bool { return t.GracePeriod == 0 }
 
 // String returns the threshold as in the kubelet's flags, followed by its grace period.
@@ -119,8 +121,9 @@ func (t Threshold) String() string {
 	return s + " (soft, " + t.GracePeriod.String() + ")"
 }
 
-// thresholdsFor returns the thresholds for the node's layout. The filesystem of the
-// writable layers is always the node's or the image filesystem, and gets its thresholds.
+// thresholdsFor returns the thresholds for the node's layout. Writable layers are always
+// on the filesystem of nodefs or of imagefs. The containerfs thresholds are copies of the
+// thresholds of that filesystem.
 func thresholdsFor(thresholds []Threshold, layout Layout) (all []Threshold) {
 	for _, t := range thresholds {
 		if t.Signal == ContainerFSAvailable || t.Signal == ContainerFSInodesFree {
@@ -136,9 +139,9 @@ func thresholdsFor(thresholds []Threshold, layout Layout) (all []Threshold) {
 	return all
 }
 
-// Reserved returns what the hard thresholds keep free of a node's capacity, so that pods
-// can't use it: memory and ephemeral storage. If there are several thresholds for one
-// signal, the last one counts.
+// Reserved returns the memory and the ephemeral storage that the hard thresholds reserve,
+// so that pods cannot use them. capacity is the capacity of the node. If a signal has
+// several hard thresholds, Reserved uses the last of them.
 func Reserved(capacity corev1.ResourceList, thresholds []Threshold) corev1.ResourceList {
 	reserved := corev1.ResourceList{}
 	for _, t := range thresholds {

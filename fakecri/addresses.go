@@ -9,13 +9,13 @@ import (
 // maxNetworkBits is the longest prefix of a network with room for one pod.
 const maxNetworkBits = 30
 
-// addresses allocates the addresses of an IPv4 network, except the network's own, the
-// bridge's and the broadcast address. Like the host-local plugin it allocates round-robin,
-// so that an address is reused as late as possible.
+// addresses allocates the addresses of an IPv4 network, except the address of the network,
+// the address of the bridge and the broadcast address. Like the host-local plugin, it
+// allocates round-robin, so that an address is reused as late as possible.
 type addresses struct {
 	network netip.Prefix
 	size    uint32 // number of addresses of the network, minus one
-	last    uint32 // the last allocated address, as an offset from the network's own
+	last    uint32 // the last allocated address, as an offset from the address of the network
 	used    map[uint32]bool
 }
 

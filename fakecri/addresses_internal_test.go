@@ -27,7 +27,7 @@ func TestAddresses_AreUniqueAndRunOut(t *testing.T) {
 	_, err := a.allocate()
 	require.ErrorContains(t, err, "no IP addresses available")
 
-	a.release("") // of a pod on the host's network
+	a.release("") // a pod on the host's network has no address
 	a.release("10.88.3.4")
 	ip, err := a.allocate()
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func TestRunPodSandbox_FailsWithoutAnAddress(t *testing.T) {
 	require.Equal(t, codes.Unknown, grpcstatus.Code(err))
 	require.ErrorContains(t, err, "no IP addresses available")
 
-	n.addresses.release("10.88.9.9") // and its name was not kept
+	n.addresses.release("10.88.9.9") // the failed call has not reserved the name
 	_, err = n.RunPodSandbox(t.Context(), config, "")
 	require.NoError(t, err)
 }

@@ -12,26 +12,28 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Answer defines how a response is changed. It applies to lists of containers, sandboxes
-// and images, streamed or not, and to the statuses of one of them, which can only be Bare
-// or Nil. The zero Answer changes nothing.
+// Answer defines how the node changes a response. An Answer is possible for lists of
+// containers, sandboxes and images, streamed or not. For the status of a container,
+// sandbox or image, only Bare and Nil are possible. The zero Answer changes nothing.
 type Answer struct {
 	// Stale makes a list return the state at the time of the call of [Node.Fail].
 	Stale bool
 	// Keep, if not nil, is the number of entries after which a list is cut.
 	Keep *int
-	// Missing are objects that are removed from a list, by id or as in Call.Object.
+	// Missing are the objects that are removed from a list, identified by id or as in
+	// Call.Object.
 	Missing []string
-	// Duplicates are objects that are added to a list again, at its end.
+	// Duplicates are the objects that are added to a list a second time, at its end. They
+	// are identified as in Missing.
 	Duplicates []string
 	// PadBytes is the size of an annotation that is added to the first entry of a list of
 	// containers or sandboxes. A list of more than 16 MiB fails over gRPC.
 	PadBytes int
-	// Bare sets all messages, lists and maps in each object to nil, so that only its
-	// numbers and strings are left.
+	// Bare sets all messages, lists and maps in each object to nil, so that the object
+	// has only numbers and strings.
 	Bare bool
-	// Nil makes a status, and each entry of a list, nil. Over gRPC, where an
-	// entry cannot be nil, it arrives empty.
+	// Nil makes a status, and each entry of a list, nil. Over gRPC an entry cannot be
+	// nil, so the client receives an empty entry.
 	Nil bool
 }
 
@@ -48,7 +50,7 @@ func (a Answer) clone() Answer {
 	return a
 }
 
-// validate returns all problems with a as the change of a response of an existing method.
+// validate returns all problems with a for a response of method, which must exist.
 func (a Answer) validate(method string) error {
 	var errs []error
 	switch method {
@@ -138,7 +140,7 @@ func (n *Node) answerImages(out []*runtimeapi.Image) []*runtimeapi.Image {
 	})
 }
 
-// matches reports whether ref, an id or a name, identifies the object with an id.
+// matches reports whether ref, an id or a name, identifies the object with the given id.
 func (n *Node) matches(ref, id string) bool { return ref == id || ref == n.objectName(id) }
 
 func padded(annotations map[string]string, bytes int) map[string]string {

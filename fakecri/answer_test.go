@@ -84,7 +84,7 @@ func TestAnswer_Lists(t *testing.T) {
 			whole := b.names(tc.method)
 			require.NoError(t, b.Fail(tc.method, fakecri.Fault{Answer: tc.answer, Times: 1}))
 			require.Equal(t, tc.want, b.names(tc.method))
-			require.Equal(t, whole, b.names(tc.method)) // what it is made of is as it was
+			require.Equal(t, whole, b.names(tc.method)) // the fault has not changed the node
 		})
 	}
 }
@@ -111,13 +111,13 @@ func TestAnswer_StaleListsAreFiltered(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Len(t, list, 1)
-	list[0].Labels["io.kubernetes.container.name"] = "changed" // a copy
+	list[0].Labels["io.kubernetes.container.name"] = "changed" // the list is a copy
 	gone, err := b.ListPodSandbox(t.Context(), &runtimeapi.PodSandboxFilter{
 		State: &runtimeapi.PodSandboxStateValue{State: notReady},
 	})
 	require.NoError(t, err)
 	require.Empty(t, gone)
-	_, err = b.ContainerStatus(t.Context(), first, false) // a list's fault only
+	_, err = b.ContainerStatus(t.Context(), first, false) // the fault does not apply to statuses
 	requireCode(t, codes.NotFound, err)
 
 	b.ClearFaults("")
@@ -156,7 +156,7 @@ func TestAnswer_Statuses(t *testing.T) {
 	require.Nil(t, i.GetImage().GetRepoTags())
 
 	spoil(fakecri.Answer{Nil: true})
-	require.NotNil(t, b.status(second).GetMetadata()) // of another
+	require.NotNil(t, b.status(second).GetMetadata()) // the fault applies only to the other container
 	c, s, i = look()
 	require.Nil(t, c.GetStatus())
 	require.Nil(t, s.GetStatus())

@@ -14,8 +14,8 @@ import (
 
 // Apply sets the programs of images, with keys as in Config.Programs. Other images keep
 // their programs, and existing containers keep the program with which they were created. If
-// any program is invalid, nothing is applied, and the error has all problems. The programs
-// are copied.
+// any program is invalid, Apply changes nothing and returns an error with all problems.
+// Apply copies the programs.
 func (n *Node) Apply(programs map[string]Program) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -92,9 +92,9 @@ func programKey(ref imageref.Ref, command string) string {
 	return ref.String() + " " + command
 }
 
-// program returns the program of a container. It looks for the image name that the user
-// specified, then the one in the config, then the image's tags. For each name a program for
-// the container's command has precedence.
+// program returns the program of a container. It tries the image name that the user
+// specified, then the image name in the config, then the tags of the image. For each name,
+// a program for the container's command has precedence over the program of the image.
 func (n *Node) program(config *runtimeapi.ContainerConfig, img *image) *Program {
 	command := strings.Join(slices.Concat(config.GetCommand(), config.GetArgs()), " ")
 	spec := config.GetImage()

@@ -13,22 +13,22 @@ import (
 )
 
 // Config configures a [Node]. The zero value is an empty node that cannot pull any image.
-// New copies it, so the caller may change it afterwards.
+// New copies the Config, so the caller may change it afterwards.
 type Config struct {
 	// Images are the images in the node's store at the start.
 	Images []Image
-	// Registry holds the images that PullImage can pull in addition to Images, which can be
-	// pulled again after they were removed. The pull of any other image returns NotFound,
+	// Registry holds the images that PullImage can pull in addition to Images. (Images can
+	// be pulled again after their removal.) The pull of any other image returns NotFound,
 	// unless PullAny is set.
 	Registry []Image
-	// PullAny makes a pull of any valid reference succeed: an image that is neither in
-	// Images nor in Registry is generated.
+	// PullAny makes a pull of any valid reference succeed: the node generates an image that
+	// is neither in Images nor in Registry.
 	PullAny bool
-	// Programs defines what containers do, by image name as in a manifest ("demo/web:1" and
-	// "docker.io/demo/web:1" are the same). A key may have the image name, a space, and a
-	// command with its arguments, all words joined by single spaces: that program is only
-	// for containers with this command. An image without a program has the zero [Program],
-	// which runs for ever and exits at SIGTERM.
+	// Programs defines what containers do. A key is an image name as in a manifest
+	// ("demo/web:1" and "docker.io/demo/web:1" are the same). A key may also be the image
+	// name, a space, and a command with its arguments, all words joined by single spaces.
+	// The program then applies only to containers with this command. Containers of an image
+	// without a program have the zero [Program], which runs for ever and exits at SIGTERM.
 	Programs map[string]Program
 	// Disk is the filesystem with the images and the data that containers write.
 	Disk Disk
@@ -36,14 +36,14 @@ type Config struct {
 	// bits. Default 10.88.0.0/16, or 127.88.0.0/16 if Listen is set. Two nodes that listen
 	// at the same time need different networks.
 	PodNetwork netip.Prefix
-	// Listen, if set, is called to listen on the ports of programs, so that they can be
-	// probed. Use [Network.Listen], which opens no sockets, or net.Listen. On Linux
-	// net.Listen can listen on every address of 127.0.0.0/8; on other systems the address
-	// must be added to an interface first. Call [Node.Shutdown] when done. Listen is called
-	// with the node's lock held.
+	// Listen, if set, opens the ports of programs, so that probes can connect to them. Use
+	// [Network.Listen], which opens no sockets, or net.Listen. On Linux net.Listen can
+	// listen on every address of 127.0.0.0/8; on other systems the address must be added to
+	// an interface first. Call [Node.Shutdown] when done. The node calls Listen with its
+	// lock held.
 	Listen func(network, address string) (net.Listener, error)
-	// Streamer creates the [Streamer] that serves Exec, Attach and PortForward; New calls
-	// it last, with the node. Without it they return Unimplemented.
+	// Streamer creates the [Streamer] that serves Exec, Attach and PortForward. New calls
+	// it with the complete node. Without Streamer, the three methods return Unimplemented.
 	Streamer func(*Node) (Streamer, error)
 	// RuntimeHandlers are the names that RunPodSandbox accepts in addition to the empty
 	// name. Default: "runc".
@@ -52,10 +52,10 @@ type Config struct {
 	// with the same seed that receive the same calls create the same ids.
 	Seed uint64
 	// WriteLogs makes containers write the log lines of their program to their log path, in
-	// the CRI log format. Without it no file is ever written.
+	// the CRI log format. Without WriteLogs, the node writes no file.
 	WriteLogs bool
-	// Record records every call for [Node.Calls]. It is off by default, because the record
-	// grows without a limit.
+	// Record records every call for [Node.Calls]. Record is off by default, because the
+	// list of calls grows without a limit.
 	Record bool
 	// Clock is the time source. Default the system clock. With a fake clock the node's time
 	// changes only when the clock is stepped.

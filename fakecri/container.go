@@ -13,7 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// container is one container. The fields above life never change.
+// container is one container. The fields before life never change.
 type container struct {
 	id, name, object string
 	seq              uint64
@@ -29,10 +29,10 @@ type container struct {
 	began    time.Time // startedAt, without steps of the wall clock
 	ran      time.Duration
 	health   *bool // set by SetHealthy; nil if it was not called
-	termSent bool  // SIGTERM was sent; it is sent once only
+	termSent bool  // SIGTERM was sent; the node sends it only once
 }
 
-// life is the state of a container that changes; events contain copies of it.
+// life is the part of a container's state that changes. Events contain copies of it.
 type life struct {
 	state                 runtimeapi.ContainerState
 	startedAt, finishedAt int64
@@ -50,7 +50,8 @@ func (c *container) running() bool {
 }
 
 // CreateContainer creates a container in a sandbox that is ready, from an image that is in
-// the store. No other container of the pod in sandboxConfig may have its name and attempt.
+// the store. No other container of the pod in sandboxConfig may have the same name and
+// attempt.
 func (n *Node) CreateContainer(ctx context.Context, podSandboxID string, config *runtimeapi.ContainerConfig, sandboxConfig *runtimeapi.PodSandboxConfig) (string, error) {
 	object := podName(sandboxConfig) + "/" + config.GetMetadata().GetName()
 	if err := n.enter(ctx, "CreateContainer", "", object); err != nil {
@@ -168,7 +169,7 @@ func (n *Node) endAt(c *container, at time.Time, e ending) {
 	})
 }
 
-// exit sets a running container, or one in state unknown, to exited.
+// exit sets a container in state running or unknown to exited.
 func (n *Node) exit(c *container, code int32) {
 	n.timers.remove(c.end)
 	n.timers.remove(c.oom)
@@ -180,8 +181,8 @@ func (n *Node) exit(c *container, code int32) {
 	n.emit(c.id, c.pod, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, c.finishedAt)
 }
 
-// kill ends a running container at once with the given exit code, and one in state unknown
-// with exit code 255. It does nothing in other states.
+// kill ends a running container at once with the given exit code. It ends a container in
+// state unknown with exit code 255. It does nothing in other states.
 func (n *Node) kill(c *container, code int32) {
 	switch c.state {
 	case runtimeapi.ContainerState_CONTAINER_RUNNING:
@@ -194,9 +195,9 @@ func (n *Node) kill(c *container, code int32) {
 
 // StopContainer sends SIGTERM, unless an earlier call sent it, waits up to timeout seconds
 // on the node's clock, and then kills the container if it still runs. A timeout of 0 or
-// less kills at once. It blocks until the container has ended. If ctx ends first, it
-// returns without killing the container. It succeeds for a container that does not run or
-// is unknown.
+// less kills at once. StopContainer blocks until the container has ended. If ctx ends
+// first, it returns an error and does not kill the container. It succeeds if the container
+// does not run or is unknown.
 func (n *Node) StopContainer(ctx context.Context, containerID string, timeout int64) error {
 	if err := n.enter(ctx, "StopContainer", containerID, ""); err != nil {
 		return err
@@ -291,8 +292,8 @@ func (n *Node) ContainerStatus(ctx context.Context, containerID string, _ bool) 
 	return answerStatus(n, &runtimeapi.ContainerStatusResponse{Status: n.status(c, c.life)}), nil
 }
 
-// UpdateContainerResources replaces the given Linux resources. Fields that are zero stay
-// unchanged.
+// UpdateContainerResources sets the resources whose fields are not zero. All other
+// resources of the container stay unchanged.
 func (n *Node) UpdateContainerResources(ctx context.Context, containerID string, resources *runtimeapi.ContainerResources) error {
 	if err := n.enter(ctx, "UpdateContainerResources", containerID, ""); err != nil {
 		return err

@@ -43,7 +43,7 @@ func TestCreateContainerRefusesBadRequests(t *testing.T) {
 		})
 	}
 	groupOnly.Linux.SecurityContext.RunAsUsername = "www"
-	id, err := b.CreateContainer(t.Context(), sandbox, groupOnly, podConfig("a", 0)) // no failure has kept the name
+	id, err := b.CreateContainer(t.Context(), sandbox, groupOnly, podConfig("a", 0)) // the failed calls have not reserved the name
 	require.NoError(t, err)
 	require.NoError(t, b.RemoveContainer(t.Context(), id))
 	groupOnly.Linux.SecurityContext = &runtimeapi.LinuxContainerSecurityContext{
@@ -105,7 +105,7 @@ func TestContainer_Lifecycle(t *testing.T) {
 
 	b.clock.Step(499 * time.Millisecond)
 	require.Equal(t, running, b.status(id).GetState())
-	b.clock.Step(time.Hour) // however late one looks
+	b.clock.Step(time.Hour) // the result does not depend on the time of the next call
 	b.requireEnded(id, 0, "Completed", 500*time.Millisecond)
 
 	requireCode(t, codes.Unknown, b.StartContainer(t.Context(), id), "CONTAINER_EXITED state")
@@ -229,7 +229,7 @@ func TestStopContainer(t *testing.T) {
 				require.Equal(t, tc.took, time.Since(before))
 				b.requireEnded(id, tc.code, tc.reason, tc.took)
 
-				require.NoError(t, b.StopContainer(t.Context(), id, tc.timeout)) // is stopped already
+				require.NoError(t, b.StopContainer(t.Context(), id, tc.timeout)) // the container is already stopped
 			})
 		})
 	}
@@ -254,8 +254,8 @@ func TestStopContainer_CancelledCallLeavesTheContainer(t *testing.T) {
 		require.Equal(t, running, b.status(slow).GetState())
 
 		time.Sleep(time.Hour)
-		b.requireEnded(slow, 0, "Completed", 3*time.Second)      // SIGTERM had its effect
-		require.Equal(t, running, b.status(stubborn).GetState()) // and no SIGKILL came
+		b.requireEnded(slow, 0, "Completed", 3*time.Second)      // the container has exited after SIGTERM
+		require.Equal(t, running, b.status(stubborn).GetState()) // the container got no SIGKILL
 	})
 }
 
@@ -266,7 +266,7 @@ func TestStopContainer_SecondStopHasItsOwnGracePeriod(t *testing.T) {
 		first := make(chan error, 1)
 		go func() { first <- b.StopContainer(t.Context(), id, 60) }()
 		time.Sleep(2 * time.Second)
-		// A second SIGTERM would put the end off to the fifth second.
+		// A second SIGTERM would delay the exit to the fifth second.
 		require.NoError(t, b.StopContainer(t.Context(), id, 60))
 		require.NoError(t, <-first)
 		b.requireEnded(id, 0, "Completed", 3*time.Second)
@@ -274,7 +274,7 @@ func TestStopContainer_SecondStopHasItsOwnGracePeriod(t *testing.T) {
 		_, id = b.start("b", "demo/stubborn:1")
 		go func() { first <- b.StopContainer(t.Context(), id, 60) }()
 		time.Sleep(2 * time.Second)
-		require.NoError(t, b.StopContainer(t.Context(), id, 1)) // a shorter grace is honoured
+		require.NoError(t, b.StopContainer(t.Context(), id, 1)) // a shorter grace period takes effect
 		require.NoError(t, <-first)
 		b.requireEnded(id, 137, "Error", 3*time.Second)
 	})
@@ -285,7 +285,8 @@ func TestStopContainerOnASteppedClock(t *testing.T) {
 	_, id := b.start("a", "demo/stubborn:1")
 	done := make(chan error, 1)
 	go func() { done <- b.StopContainer(t.Context(), id, 10) }()
-	// However the steps fall together with the arming of timers, the wait ends.
+	// The wait ends, regardless of whether the clock is stepped before or after
+	// the timer is set.
 	for {
 		select {
 		case err := <-done:
@@ -307,7 +308,7 @@ func TestRemovingARunningContainerKillsIt(t *testing.T) {
 		go func() { stop <- b.StopContainer(t.Context(), id, 60) }()
 		synctest.Wait()
 		require.NoError(t, b.RemoveContainer(t.Context(), id))
-		require.NoError(t, <-stop) // who waited for the end has it
+		require.NoError(t, <-stop) // the call that waits for the end of the container returns
 		require.NoError(t, b.RemoveContainer(t.Context(), id))
 	})
 }
@@ -370,7 +371,8 @@ func TestListContainers_ImageAsRequestedAndStatusAsResolved(t *testing.T) {
 	require.Equal(t, st.GetLabels(), item.GetLabels())
 	require.Equal(t, st.GetAnnotations(), item.GetAnnotations())
 
-	// With its image removed a container is shown as it was asked for.
+	// After the removal of its image, the status of a container has the image
+	// name of its config.
 	require.NoError(t, b.RemoveImage(t.Context(), &runtimeapi.ImageSpec{Image: st.GetImageId()}))
 	gone := b.status(id)
 	require.Equal(t, "demo/web:1", gone.GetImage().GetImage())
@@ -399,7 +401,7 @@ func TestContainerMessagesAreCopies(t *testing.T) {
 func TestUpdateContainerResources(t *testing.T) {
 	b := newBed(t)
 	_, id := b.start("a", "demo/web:1")
-	require.NotNil(t, b.status(id).GetResources().GetLinux()) // and empty, as containerd has it
+	require.NotNil(t, b.status(id).GetResources().GetLinux()) // empty, as in containerd
 	update := func(r *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources {
 		require.NoError(t, b.UpdateContainerResources(t.Context(), id, &runtimeapi.ContainerResources{Linux: r}))
 		return b.status(id).GetResources().GetLinux()

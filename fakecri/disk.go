@@ -20,16 +20,16 @@ const (
 	defaultDiskInodes = defaultDiskBytes >> 14
 )
 
-// DiskUsage is the usage of a filesystem. Used and available bytes add up to the capacity,
-// and so do inodes.
+// DiskUsage is the usage of a filesystem. UsedBytes and AvailableBytes add up to
+// CapacityBytes; InodesUsed and InodesFree add up to Inodes.
 type DiskUsage struct {
 	CapacityBytes, UsedBytes, AvailableBytes uint64
 	Inodes, InodesUsed, InodesFree           uint64
 }
 
 // DiskUsage returns the current usage of the node's filesystem: by image layers, by files
-// of containers, and as set by FillDisk. ImageFsInfo has no capacity, so agents read it
-// from the kernel; in tests they can call DiskUsage.
+// of containers, and as set by FillDisk. The response of ImageFsInfo has no capacity.
+// Agents read the capacity from the kernel; in tests they can call DiskUsage.
 func (n *Node) DiskUsage() DiskUsage {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -38,8 +38,8 @@ func (n *Node) DiskUsage() DiskUsage {
 }
 
 // FillDisk sets the bytes and inodes that are used on the filesystem in addition to images
-// and containers. It replaces the values of an earlier call. It returns an error if they
-// exceed the capacity.
+// and containers. It replaces the values of an earlier call. It returns an error if the
+// new values exceed the capacity.
 func (n *Node) FillDisk(bytes, inodes uint64) error {
 	if d := n.cfg.Disk; bytes > d.CapacityBytes || inodes > d.Inodes {
 		return fmt.Errorf("fakecri: more than the disk's %d bytes and %d inodes", d.CapacityBytes, d.Inodes)
@@ -50,8 +50,8 @@ func (n *Node) FillDisk(bytes, inodes uint64) error {
 	return nil
 }
 
-// diskUsage returns the usage, counting one inode for every 16 KiB of a layer. Usage above
-// the capacity counts as a full disk.
+// diskUsage returns the usage. It counts one inode for every 16 KiB of a layer. Usage
+// above the capacity counts as a full disk.
 func (n *Node) diskUsage() DiskUsage {
 	bytes, inodes := n.otherBytes, n.otherInodes
 	for _, size := range n.images.layers() {
@@ -69,8 +69,8 @@ func (n *Node) diskUsage() DiskUsage {
 	}
 }
 
-// ImageFsInfo returns the usage of [Node.DiskUsage] for one filesystem, which images and
-// containers share.
+// ImageFsInfo returns the used bytes and inodes of [Node.DiskUsage] for one filesystem,
+// which images and containers share.
 func (n *Node) ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
 	if err := n.enter(ctx, "ImageFsInfo", "", ""); err != nil {
 		return nil, err
@@ -83,6 +83,7 @@ func (n *Node) ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse
 		UsedBytes:  number(u.UsedBytes),
 		InodesUsed: number(u.InodesUsed),
 	}
-	// containerd returns no container filesystem, because it is the same as the images'.
+	// containerd returns no container filesystem, because it is the same as the image
+	// filesystem.
 	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{fs}}, nil
 }

@@ -7,8 +7,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// Exit codes and reasons as in containerd. If a container has no reason, it is derived from
-// the exit code: Completed or Error.
+// Exit codes and reasons as in containerd. If an exited container has no reason, its status
+// shows Completed or Error, depending on the exit code.
 const (
 	exitStartError = 128
 	exitKilled     = 137 // 128 + SIGKILL

@@ -7,8 +7,8 @@ import (
 )
 
 // EventFault is a fault of the event stream, as plain data. Exactly one of Lose, Duplicate,
-// Swap, Cut, Bare and Delay is required. It is applied when an event occurs, for all
-// subscribers.
+// Swap, Cut, Bare and Delay is required. The node applies the fault when an event occurs,
+// for all subscribers.
 type EventFault struct {
 	// Object limits the fault to events about one container or sandbox, identified by its
 	// id or as in Call.Object. Empty means all events.
@@ -20,14 +20,15 @@ type EventFault struct {
 	Lose bool
 	// Duplicate delivers the event twice.
 	Duplicate bool
-	// Swap delivers the event after the next one.
+	// Swap delivers the event after the next event.
 	Swap bool
-	// Cut ends all streams with Unavailable instead of delivering the event, which is lost.
-	// Events that occur without a subscriber are not affected and not counted.
+	// Cut ends all streams with Unavailable instead of delivering the event. The event is
+	// lost. Events that occur while there is no subscriber are neither affected nor
+	// counted.
 	Cut bool
 	// Bare delivers the event with its type, time and id only, without statuses.
 	Bare bool
-	// Delay is the time by which the event is delayed. Later events are not delayed.
+	// Delay is the time by which the node delays the event. Later events are not delayed.
 	Delay time.Duration
 }
 
@@ -39,8 +40,8 @@ type eventFault struct {
 
 // FailEvents activates faults of the event stream. If several faults match an event, the
 // first is applied. To make the connection to the stream fail, use [Node.Fail] with
-// GetContainerEvents. If a fault is invalid, none of the list is activated and an error is
-// returned.
+// GetContainerEvents. If a fault is invalid, FailEvents activates no fault and returns an
+// error.
 func (n *Node) FailEvents(faults ...EventFault) error {
 	var errs []error
 	for _, f := range faults {
@@ -75,8 +76,8 @@ func (f EventFault) validate() error {
 	return errors.Join(errs...)
 }
 
-// matchEvent returns the first active fault that matches an event, and counts it as used
-// once, or nil.
+// matchEvent returns the first active fault that matches an event, or nil. It counts one
+// use of the fault.
 func (n *Node) matchEvent(e event) *eventFault {
 	for _, f := range n.events.faults {
 		switch {
@@ -128,7 +129,7 @@ func (n *Node) emitFaulty(e event) {
 	n.releaseHeld()
 }
 
-// releaseHeld queues the events that were held until after the next event.
+// releaseHeld queues the events of Swap faults.
 func (n *Node) releaseHeld() {
 	held := n.events.held
 	n.events.held = nil

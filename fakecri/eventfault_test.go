@@ -33,7 +33,7 @@ func TestFailEventsRefusesWhatCannotBe(t *testing.T) {
 		require.Error(t, b.FailEvents(fakecri.EventFault{Lose: true}, fakecri.EventFault{}))
 		b.pod("a")
 		r := subscribe(t, b.Node)
-		require.Len(t, r.read(), 2) // nothing was applied
+		require.Len(t, r.read(), 2) // no fault was activated
 		r.stop()
 	})
 }
@@ -98,7 +98,7 @@ func TestCutStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		require.NoError(t, b.FailEvents(fakecri.EventFault{Object: "default/a", Cut: true, Times: 1}))
-		b.pod("early") // nobody reads, and it is another's
+		b.pod("early") // these events have no reader and concern another pod
 		sandbox := b.pod("a")
 		one := subscribe(t, b.Node)
 		two := subscribe(t, b.Node)
@@ -136,7 +136,7 @@ func TestEventFault_HeldEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		r := subscribe(t, b.Node)
-		// Healing lets them go,
+		// ClearFaults sends the held events.
 		require.NoError(t, b.FailEvents(fakecri.EventFault{Swap: true}))
 		b.pod("a")
 		require.Empty(t, r.read())
@@ -146,7 +146,7 @@ func TestEventFault_HeldEvents(t *testing.T) {
 		require.Equal(t, []string{"a:created", "a:started"}, r.read())
 		b.pod("b")
 		require.Len(t, r.read(), 2)
-		// and a restart loses them, but not the faults.
+		// A restart loses the held events, but not the faults.
 		require.NoError(t, b.FailEvents(fakecri.EventFault{Object: "default/c", Delay: time.Minute}))
 		b.pod("c")
 		b.Restart(0)

@@ -11,8 +11,8 @@ import (
 // eventRetention is how long containerd keeps events while no client reads them.
 const eventRetention = 5 * time.Minute
 
-// event is a container event. Its message is created when it is read, because most events
-// are never read and a message needs kilobytes.
+// event is a container event. The node creates its message when a client reads the event,
+// because most events are never read and a message needs kilobytes.
 type event struct {
 	id        string
 	kind      runtimeapi.ContainerEventType
@@ -31,8 +31,8 @@ type pastLife struct {
 	life
 }
 
-// eventQueue holds the unread events of each subscriber, and without subscribers the events
-// that the next one will get.
+// eventQueue holds the unread events of each subscriber. While there is no subscriber,
+// backlog holds the events for the next subscriber.
 type eventQueue struct {
 	subscribers []*subscriber
 	backlog     []event
@@ -47,7 +47,7 @@ type subscriber struct{ pending []event }
 func (n *Node) emit(id string, pod *sandbox, kind runtimeapi.ContainerEventType, at int64) {
 	n.broadcast()
 	if n.down() {
-		return // a runtime that is down sends no event, also not later
+		return // a runtime that is down never sends this event
 	}
 	_, there := n.sandboxes.byID[pod.id]
 	e := event{
@@ -81,14 +81,15 @@ func (n *Node) expireEvents() {
 	for old < len(q.backlog) && n.now.Sub(q.backlog[old].queuedAt) > eventRetention {
 		old++
 	}
-	clear(q.backlog[:old]) // release the objects that they point to
+	clear(q.backlog[:old]) // release the objects that these events point to
 	q.backlog = q.backlog[old:]
 }
 
 // GetContainerEvents sends events to containerEventsCh until ctx ends or the runtime
-// restarts, and returns the cause as an error. The first of several subscribers also gets
-// the events of the previous five minutes. The callback may be nil. It is called once
-// before the first event, with a nil client, because the Go interface has no client.
+// restarts, and returns the cause as an error. If there was no subscriber before, the
+// subscriber also gets the unread events of the previous five minutes. The callback may be
+// nil. It is called once, before the first event, with a nil client, because a call of the
+// Go interface has no gRPC client.
 func (n *Node) GetContainerEvents(ctx context.Context, containerEventsCh chan *runtimeapi.ContainerEventResponse, connectionEstablishedCallback func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
 	established := func() {
 		if connectionEstablishedCallback != nil {
@@ -150,8 +151,9 @@ func (n *Node) addSubscriber() *subscriber {
 	return sub
 }
 
-// removeSubscriber removes a subscriber. The unread events of the last subscriber are kept
-// for the next one. A restart has removed its subscribers already.
+// removeSubscriber removes a subscriber. If no other subscriber exists, it keeps the unread
+// events for the next subscriber. It does nothing if a restart has removed the subscriber
+// already.
 func (n *Node) removeSubscriber(sub *subscriber) {
 	q := &n.events
 	i := slices.Index(q.subscribers, sub)

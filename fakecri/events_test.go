@@ -36,8 +36,8 @@ func subscribe(t *testing.T, n *fakecri.Node) *reader {
 	return r
 }
 
-// read returns what is there to read, one word per event: the name of the
-// container or of the pod, and what happened to it.
+// read returns the unread events, one word per event: the name of the container
+// or the pod, and the type of the event.
 func (r *reader) read() []string {
 	var got []string
 	for {
@@ -83,7 +83,7 @@ func TestEventsOfAPodsLife(t *testing.T) {
 
 		time.Sleep(499 * time.Millisecond)
 		require.Empty(t, r.read())
-		time.Sleep(time.Millisecond) // nobody calls: the subscriber has a timer of its own
+		time.Sleep(time.Millisecond) // no other call is needed: the subscriber has its own timer
 		require.Equal(t, []string{"app:stopped"}, r.read())
 
 		side := b.make(sandbox, "pod", "side", "demo/web:1")
@@ -93,7 +93,7 @@ func TestEventsOfAPodsLife(t *testing.T) {
 		require.NoError(t, b.StopPodSandbox(t.Context(), sandbox))
 		require.Empty(t, r.read())
 
-		// A container that was removed is not among its pod's any more.
+		// The events of a removed container do not contain its status.
 		require.NoError(t, b.RemovePodSandbox(t.Context(), sandbox))
 		require.Equal(t, []string{"?:deleted", "?:deleted", "pod:deleted"}, r.read())
 	})
@@ -154,7 +154,7 @@ func TestEventsAreKeptForFiveMinutesWithoutReaders(t *testing.T) {
 		require.Equal(t, []string{"new:created", "new:started"}, r.read())
 		r.stop()
 
-		r = subscribe(t, b.Node) // they were read
+		r = subscribe(t, b.Node) // the previous reader has read these events
 		require.Empty(t, r.read())
 		r.stop()
 	})
@@ -168,7 +168,7 @@ func TestBacklogIsBoundedByAge(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		r := subscribe(t, b.Node)
-		require.Len(t, r.read(), 10) // two each, of five minutes
+		require.Len(t, r.read(), 10) // two events for each pod of the last five minutes
 		r.stop()
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// keep is the agent under test: it creates a pod, and restarts its container when it has
-// exited. It needs only these methods of the CRI.
+// keep is the agent under test. It creates a pod, and restarts the container of the pod
+// when the container has exited. It needs only these methods of the CRI.
 func keep(ctx context.Context, rt interface {
 	RunPodSandbox(context.Context, *runtimeapi.PodSandboxConfig, string) (string, error)
 	CreateContainer(context.Context, string, *runtimeapi.ContainerConfig, *runtimeapi.PodSandboxConfig) (string, error)
@@ -53,7 +53,7 @@ func ExampleNew() {
 		Image:    &runtimeapi.ImageSpec{Image: "demo/web:1"},
 	}
 
-	fmt.Println(keep(ctx, node, pod, app))         // the pod is made
+	fmt.Println(keep(ctx, node, pod, app))         // keep creates the pod
 	fmt.Println(keep(ctx, node, pod, app))         // nothing to do
 	fmt.Println(node.Kill("default/web/app", 137)) // it dies
 	fmt.Println(node.Fail("StartContainer", fakecri.Fault{Err: context.DeadlineExceeded, Times: 1}))

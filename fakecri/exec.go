@@ -12,9 +12,9 @@ import (
 )
 
 // ExecSync runs a command in a running container: see Program.Exec. It blocks for as long
-// as the command takes on the node's clock. An exit code other than zero is a
-// [utilexec.CodeExitError], as from the Kubernetes client; if the command takes longer than
-// a timeout that is not zero, the error is DeadlineExceeded. When the container exits, the
+// as the command takes on the node's clock. If the exit code is not zero, the error is a
+// [utilexec.CodeExitError], as from the Kubernetes client. If timeout is not zero and the
+// command takes longer, the error is DeadlineExceeded. When the container exits, the
 // command is killed.
 func (n *Node) ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout, stderr []byte, err error) {
 	answer, err := n.runExec(ctx, containerID, cmd, timeout)
@@ -69,8 +69,8 @@ func (n *Node) runExec(ctx context.Context, containerID string, cmd []string, ti
 	return answer, nil
 }
 
-// ReopenContainerLog creates the log file of a running container if it does not exist, as
-// after a rotation.
+// ReopenContainerLog creates the log file of a running container if the file does not
+// exist, for example after a rotation.
 func (n *Node) ReopenContainerLog(ctx context.Context, containerID string) error {
 	if err := n.enter(ctx, "ReopenContainerLog", containerID, ""); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// withTools is a node whose demo/web:1 has commands to run.
+// withTools configures a node whose demo/web:1 has commands.
 func withTools(c *fakecri.Config) {
 	c.Clock = nil
 	c.Programs["demo/web:1"] = fakecri.Program{Exec: map[string]fakecri.Exec{
@@ -114,7 +114,7 @@ func TestLogs(t *testing.T) {
 
 	_, err := start(newBed(t), dir)
 	require.NoError(t, err)
-	require.NoFileExists(t, file) // only if asked to
+	require.NoFileExists(t, file) // without WriteLogs no file is written
 
 	write := func(c *fakecri.Config) { c.WriteLogs = true }
 	b := newBed(t, write)

@@ -16,7 +16,7 @@ import (
 type Call struct {
 	// Method is the name of the CRI method, such as StopContainer.
 	Method string
-	// ID is the id of the container or sandbox in the request, empty if it has none.
+	// ID is the id of the container or sandbox in the request, empty if the request has none.
 	ID string
 	// Object is the object of the call: "namespace/pod" for a sandbox,
 	// "namespace/pod/container" for a container, the name in the request for an image. It
@@ -24,8 +24,8 @@ type Call struct {
 	Object string
 }
 
-// String returns the method and the object, which are the same in every run, or "?" for an
-// unknown id.
+// String returns the method and the object, which are the same in every run. For an unknown id,
+// "?" replaces the object.
 func (c Call) String() string {
 	switch {
 	case c.Object != "":
@@ -36,16 +36,16 @@ func (c Call) String() string {
 	return c.Method
 }
 
-// Calls returns all calls so far in the order of their arrival, including failed calls. It
-// is empty unless Config.Record is set.
+// Calls returns all calls so far in the order of their arrival, including failed calls. The
+// result is empty unless Config.Record is set.
 func (n *Node) Calls() []Call {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.calls)
 }
 
-// Fault is a fault of CRI calls, as plain data. Except for Answer it is applied before the
-// call is executed, so a call that fails has changed nothing.
+// Fault is a fault of CRI calls, as plain data. The node applies all fields except Answer before
+// it executes the call, so a call that fails has changed nothing.
 type Fault struct {
 	// Object limits the fault to calls about one object, identified by its id or as in
 	// Call.Object. Empty means all calls of the method.
@@ -53,17 +53,17 @@ type Fault struct {
 	// Times is the number of calls to which the fault is applied. Zero means all calls
 	// until [Node.ClearFaults].
 	Times int
-	// Err is the error that the call returns; over gRPC an error that is not a gRPC status
-	// has code Unknown. If it is nil, the call continues after Delay.
+	// Err is the error that the call returns; over gRPC an error that is not a gRPC status has
+	// code Unknown. If Err is nil, the call continues after Delay.
 	Err error
 	// Delay is the time before the call fails or continues, on the node's clock.
 	Delay time.Duration
 	// Hang blocks the call until its context ends, the runtime restarts, or [Node.ClearFaults] is
 	// called. After ClearFaults the call continues normally.
 	Hang bool
-	// IgnoreContext makes Delay and Hang continue after the call's context has ended, like
-	// a client that ignores its context. Over gRPC it has no effect, because there the
-	// client ends the call.
+	// IgnoreContext makes Delay and Hang continue after the call's context has ended, like a
+	// client that ignores its context. Over gRPC, IgnoreContext has no effect, because the client
+	// ends the call.
 	IgnoreContext bool
 	// Answer changes the response of a successful call.
 	Answer Answer
@@ -101,10 +101,10 @@ func aboutObjects(method string) bool {
 	return !strings.HasPrefix(method, "List") && !strings.HasPrefix(method, "Stream")
 }
 
-// Fail activates faults for the calls of a method; the empty method means all methods. If
-// several faults match a call, the first is applied, so a list of faults with Times defines
-// the results of successive calls. If a fault is invalid, for example because it can never
-// match or has no effect, none of the list is activated and an error is returned.
+// Fail activates faults for the calls of a method; the empty method means all methods. If several
+// faults match a call, the first is applied, so a list of faults with Times defines the results
+// of successive calls. If a fault is invalid, for example because it can never match or has no
+// effect, Fail activates no fault and returns an error.
 func (n *Node) Fail(method string, faults ...Fault) error {
 	var errs []error
 	if method != "" && !n.methods[method] {
@@ -130,7 +130,7 @@ func (n *Node) Fail(method string, faults ...Fault) error {
 	return nil
 }
 
-// validate returns all problems with f as a fault of an existing method.
+// validate returns all problems with f as a fault of method, which must exist or be empty.
 func (f Fault) validate(method string) error {
 	var errs []error
 	check := func(bad bool, text string) {
@@ -151,9 +151,9 @@ func (f Fault) validate(method string) error {
 	return errors.Join(errs...)
 }
 
-// ClearFaults removes the faults of a method, or all faults for the empty method. The faults of
-// [Node.FailEvents] are removed with GetContainerEvents. Calls and events that they block
-// continue.
+// ClearFaults removes the faults of a method, or all faults for the empty method. The method
+// GetContainerEvents also removes the faults of [Node.FailEvents]. Calls and events that the
+// removed faults block continue.
 func (n *Node) ClearFaults(method string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -170,8 +170,8 @@ func (n *Node) ClearFaults(method string) {
 	n.broadcast()
 }
 
-// match returns the first active fault that matches the call, and counts it as used once,
-// or nil.
+// match returns the first active fault that matches the call, or nil. It counts one use of the
+// fault.
 func (n *Node) match(call Call) *fault {
 	for _, f := range n.faults {
 		used := f.Times > 0 && f.left == 0
@@ -206,7 +206,7 @@ func (n *Node) applyFault(ctx context.Context, call Call) error {
 	if err := n.await(ctx, func() bool { return over || f.healed }); err != nil {
 		return err
 	}
-	n.answer = nil // set by a call during the wait
+	n.answer = nil // another call may have set it during the wait
 	if f.healed {
 		return nil
 	}

@@ -69,7 +69,7 @@ func TestFault_Times(t *testing.T) {
 	for range 10 {
 		require.ErrorIs(t, list(), errBroken)
 	}
-	b.ClearFaults("ListPodSandbox") // of something else
+	b.ClearFaults("ListPodSandbox") // faults of another method
 	require.ErrorIs(t, list(), errBroken)
 	b.ClearFaults("ListContainers")
 	require.NoError(t, list())
@@ -81,7 +81,7 @@ func TestFault_ListIsAppliedInOrder(t *testing.T) {
 		_, err := b.Version(t.Context(), "")
 		return err
 	}
-	// One that cannot be spoils the list, and nothing of it is applied.
+	// If a fault in the list is invalid, no fault of the list is activated.
 	require.Error(t, b.Fail("Version", fakecri.Fault{Err: errBroken}, fakecri.Fault{}))
 	require.NoError(t, version())
 	other := errors.New("other")
@@ -229,18 +229,19 @@ func TestHang(t *testing.T) {
 			require.Empty(t, done)
 			return done
 		}
-		// Other calls go on meanwhile; it ends by ClearFaults,
+		// Other calls continue. The hanging call ends when ClearFaults is
+		// called.
 		done := hang(t.Context())
 		_, err := b.Version(t.Context(), "")
 		require.NoError(t, err)
 		b.ClearFaults("Version")
 		require.NoError(t, <-done)
-		// by its context,
+		// It ends when its context ends.
 		ctx, cancel := context.WithCancel(t.Context())
 		done = hang(ctx)
 		cancel()
 		requireCode(t, codes.Canceled, <-done)
-		// or when the runtime goes down.
+		// It ends when the runtime goes down.
 		done = hang(t.Context())
 		b.Restart(0)
 		requireCode(t, codes.Unavailable, <-done)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Growth is the usage of a resource that grows while a program runs. The zero Growth is no
-// usage.
+// Growth is the usage of a resource that grows while a program runs. The zero Growth means
+// no usage.
 type Growth struct {
 	// Start is the usage at the start.
 	Start uint64
@@ -62,7 +62,7 @@ func amountAfter(perSecond uint64, d time.Duration) uint64 {
 }
 
 // timeFor returns the shortest time in which a rate per second adds up to an amount. It
-// reports false if that is longer than the longest Duration.
+// reports false if that time is longer than the longest Duration.
 func timeFor(amount, perSecond uint64) (time.Duration, bool) {
 	hi, lo := bits.Mul64(amount, uint64(time.Second))
 	if hi >= perSecond { // includes a rate of zero

@@ -54,7 +54,8 @@ func TestGrowthExceeds(t *testing.T) {
 	}
 }
 
-// FuzzGrowth checks that the moment at which a limit is passed is the first one.
+// FuzzGrowth checks that exceeds returns the first time at which the usage
+// exceeds the limit.
 func FuzzGrowth(f *testing.F) {
 	f.Add(uint64(5), uint64(3), uint64(0), uint64(10))
 	f.Add(uint64(0), uint64(1), uint64(1<<62), uint64(1<<40))

@@ -8,8 +8,8 @@ import (
 )
 
 // SetHealthy sets the health of a running container from now on. It overrides
-// Program.HealthyAfter. It returns an error if the container does not run, or if listening
-// on a TCP port again fails.
+// Program.HealthyAfter. It returns an error if the container does not run, or if the node
+// cannot listen on a TCP port of the container again.
 func (n *Node) SetHealthy(ref string, healthy bool) error {
 	var err error
 	missing := n.onRunning(ref, func(c *container) {
@@ -25,8 +25,9 @@ func (n *Node) SetHealthy(ref string, healthy bool) error {
 	return nil
 }
 
-// healthy reports whether a container is healthy: it runs, and either was set healthy or
-// has run for HealthyAfter.
+// healthy reports whether a container is running and healthy. A running container is
+// healthy if SetHealthy has set it healthy, or if SetHealthy was not called and the
+// container has run for HealthyAfter.
 func (n *Node) healthy(c *container) bool {
 	if !c.running() {
 		return false
@@ -37,8 +38,8 @@ func (n *Node) healthy(c *container) bool {
 	return n.age(c) >= c.program.HealthyAfter
 }
 
-// age returns for how long the program of a container has been running, or ran until it
-// exited. It is never negative, even if the clock was stepped back.
+// age returns for how long the program of a container has been running, or how long it ran
+// until it exited. The result is never negative, even if the clock was stepped back.
 func (n *Node) age(c *container) time.Duration {
 	switch {
 	case c.startedAt == 0:
@@ -46,14 +47,15 @@ func (n *Node) age(c *container) time.Duration {
 	case c.ran > 0:
 		return c.ran
 	case c.state == runtimeapi.ContainerState_CONTAINER_EXITED:
-		// It exited at a reboot. Round, because stamp adds nanoseconds.
+		// The container exited at a reboot. Round, because stamp adds nanoseconds.
 		return max(time.Duration(c.finishedAt-c.startedAt).Round(time.Microsecond), 0)
 	}
 	return max(n.now.Sub(c.began), 0)
 }
 
-// planLife schedules the changes of a program that has just started, except its exit: it is
-// OOM killed, becomes healthy, writes to its log.
+// planLife schedules the OOM kill of a program that has just started, the opening of its
+// TCP ports when it becomes healthy, and its next write to the log. It does not schedule
+// the exit.
 func (n *Node) planLife(c *container) {
 	n.planOOM(c)
 	if wait := c.program.HealthyAfter; wait > 0 && n.cfg.Listen != nil && len(c.program.Ports) > 0 {
@@ -88,8 +90,8 @@ func (n *Node) planOOM(c *container) {
 	})
 }
 
-// planLog schedules the next write of the program's lines, which schedules the one after
-// it.
+// planLog schedules the next write of the program's lines. Each write schedules the next
+// write.
 func (n *Node) planLog(c *container) {
 	c.writes = n.plan(n.now.Add(c.program.LogInterval), func() {
 		if !c.running() {

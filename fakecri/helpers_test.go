@@ -26,8 +26,8 @@ var _ cri.ImageManagerService = (*fakecri.Node)(nil)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestNodeNeedsNoAdapter compares by reflection, because the interface has grown:
-// v0.37 has two methods more, whose messages v0.36 does not know.
+// TestNodeNeedsNoAdapter compares by reflection, because the interface of v0.37
+// has two more methods, with messages that v0.36 does not have.
 func TestNodeNeedsNoAdapter(t *testing.T) {
 	t.Parallel()
 	node, later := reflect.TypeFor[*fakecri.Node](), []string{"CheckpointPod", "RestorePod"}
@@ -72,8 +72,8 @@ func newBed(tb testing.TB, change ...func(*fakecri.Config)) *bed {
 	return &bed{Node: n, t: tb, clock: clock}
 }
 
-// dropUnused takes the demo programs out of cfg that a test with images of its
-// own has no image for.
+// dropUnused removes the demo programs from cfg whose images a test does not
+// configure.
 func dropUnused(cfg fakecri.Config) {
 	demo := fakecri.DemoPrograms()
 	for _, img := range slices.Concat(cfg.Images, cfg.Registry) {
@@ -141,7 +141,8 @@ func (b *bed) sandbox(id string) *runtimeapi.PodSandboxStatus {
 	return resp.GetStatus()
 }
 
-// requireEnded checks how a container ended, and after how long.
+// requireEnded checks the exit code, the reason and the run time of an exited
+// container.
 func (b *bed) requireEnded(id string, code int32, reason string, after time.Duration) {
 	b.t.Helper()
 	st := b.status(id)
@@ -160,7 +161,7 @@ func requireCode(tb testing.TB, want codes.Code, err error, contains ...string) 
 	}
 }
 
-// serve offers a node on an in-memory listener until the test ends.
+// serve serves a node on an in-memory listener until the test ends.
 func serve(tb testing.TB, n *fakecri.Node) (runtimeapi.RuntimeServiceClient, runtimeapi.ImageServiceClient) {
 	tb.Helper()
 	lis := bufconn.Listen(1 << 20)

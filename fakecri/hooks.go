@@ -7,10 +7,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Kill ends a running container with an exit code, 137 for SIGKILL, as if another process
-// had killed it. Like all hooks, it identifies an object by its id, or by its name as in
-// Call.Object, which is the newest object with that name. It returns an error if the object
-// does not exist or does not run.
+// Kill ends a running container with an exit code, as if another process had killed it. The exit
+// code of SIGKILL is 137. Like all hooks, Kill identifies an object by its id, or by its name as in
+// Call.Object. If several objects have the name, Kill uses the newest object. It returns an error
+// if the object does not exist or does not run.
 func (n *Node) Kill(ref string, exitCode int32) error {
 	return n.onRunning(ref, func(c *container) { n.exit(c, exitCode) })
 }
@@ -24,15 +24,14 @@ func (n *Node) OOMKill(ref string) error {
 	})
 }
 
-// OOMKillChild simulates an OOM kill of a child process in a running container. The
-// container keeps running, and has the reason OOMKilled from then on, whatever its exit
-// code will be.
+// OOMKillChild simulates an OOM kill of a child process in a running container. The container keeps
+// running, and has the reason OOMKilled from then on, regardless of its later exit code.
 func (n *Node) OOMKillChild(ref string) error {
 	return n.onRunning(ref, func(c *container) { c.reason = reasonOOMKilled })
 }
 
-// SetUnknown sets the state of a running container to UNKNOWN, as if its shim did not
-// respond. Stopping or removing it ends it with exit code 255.
+// SetUnknown sets the state of a running container to UNKNOWN, as if its shim did not respond. A
+// stop or removal then ends the container with exit code 255.
 func (n *Node) SetUnknown(ref string) error {
 	return n.onRunning(ref, func(c *container) {
 		n.timers.remove(c.end)
@@ -57,8 +56,8 @@ func (n *Node) onRunning(ref string, act func(*container)) error {
 	return nil
 }
 
-// KillSandbox kills the shim of a sandbox: the sandbox is not ready any more, and its
-// running containers have exited with code 255. Its network stays until the sandbox is
+// KillSandbox kills the shim of a sandbox: the sandbox is not ready any more, and its running
+// containers have exited with code 255. The network of the sandbox stays until the sandbox is
 // stopped.
 func (n *Node) KillSandbox(ref string) error {
 	n.mu.Lock()
@@ -80,7 +79,7 @@ func (n *Node) RemoveSilently(ref string) error {
 	n.advance()
 	defer n.broadcast()
 	if c := n.containers.newest(ref); c != nil {
-		// Calls that wait for its end return.
+		// Calls that wait for the end of the container return.
 		c.state = runtimeapi.ContainerState_CONTAINER_EXITED
 		n.forgetContainer(c)
 		return nil
@@ -94,8 +93,8 @@ func (n *Node) RemoveSilently(ref string) error {
 	return fmt.Errorf("fakecri: no container or sandbox %q", ref)
 }
 
-// StepClock steps the node's wall clock forward or back, as time synchronisation does. It
-// changes later timestamps only. Scheduled changes happen neither earlier nor later.
+// StepClock steps the node's wall clock forward or back, as time synchronisation does. Only later
+// timestamps change. Scheduled changes happen neither earlier nor later.
 func (n *Node) StepClock(by time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,10 +102,10 @@ func (n *Node) StepClock(by time.Duration) {
 	n.skew += by
 }
 
-// Restart stops the runtime for the given time and starts it again. Calls in progress and
-// calls during that time fail with Unavailable, connections are closed, and unread events
-// are lost. Containers keep running; if one exits during that time, its state shows the
-// exit afterwards, but no event is sent. A negative time is treated as 0.
+// Restart stops the runtime for the given time and starts it again. Calls in progress and calls
+// during that time fail with Unavailable, connections are closed, and unread events are lost.
+// Containers keep running. If a container exits during that time, its state shows the exit
+// afterwards, but no event is sent. A negative time is treated as 0.
 func (n *Node) Restart(down time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

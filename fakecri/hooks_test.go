@@ -62,7 +62,7 @@ func TestLostTrack(t *testing.T) {
 			sandbox, id := b.start("pod", "demo/job:1")
 			require.NoError(t, b.SetUnknown(id))
 			b.clock.Step(time.Minute)
-			require.Equal(t, unknown, b.status(id).GetState()) // its end was not seen
+			require.Equal(t, unknown, b.status(id).GetState()) // the exit of the program was not noticed
 			require.Equal(t, "Unknown", b.status(id).GetReason())
 			require.NoError(t, act(b, sandbox, id))
 			b.requireEnded(id, 255, "Unknown", time.Minute)
@@ -143,7 +143,7 @@ func TestRestart_ContainersKeepRunning(t *testing.T) {
 		b.requireEnded(job, 0, "Completed", 500*time.Millisecond)
 		require.Equal(t, running, b.status(web).GetState())
 		require.Equal(t, running, b.status(stubborn).GetState())
-		r = subscribe(t, b.Node) // and nobody saw the job end
+		r = subscribe(t, b.Node) // no event was sent for the exit of the job
 		require.Empty(t, r.read())
 		require.NoError(t, b.Kill(web, 1))
 		require.Equal(t, []string{"app:stopped"}, r.read())
@@ -156,7 +156,7 @@ func TestRestartWhileAnEventIsDelivered(t *testing.T) {
 		b := newBed(t, realTime)
 		r := subscribe(t, b.Node)
 		b.pod("a")
-		synctest.Wait() // the first event is on its way
+		synctest.Wait() // the delivery of the first event is in progress
 		b.Restart(0)
 		require.Equal(t, "a:created", word(<-r.ch))
 		requireCode(t, codes.Unavailable, <-r.done)
@@ -194,11 +194,11 @@ func TestWallClockSteps(t *testing.T) {
 	_, job := b.start("pod", "demo/job:1")
 	before := b.status(job)
 	b.StepClock(-time.Hour)
-	require.Equal(t, before.String(), b.status(job).String()) // what has a time keeps it
+	require.Equal(t, before.String(), b.status(job).String()) // existing timestamps do not change
 	_, late := b.start("late", "demo/web:1")
 	require.Equal(t, -time.Hour, time.Duration(b.status(late).GetCreatedAt()-before.GetCreatedAt()).Round(time.Microsecond))
 
-	b.clock.Step(time.Second) // and it ended half a second after its start, by no clock's mercy
+	b.clock.Step(time.Second) // it ends half a second after its start, regardless of the step of the wall clock
 	ended := b.status(job)
 	require.Equal(t, exited, ended.GetState())
 	require.Equal(t, 500*time.Millisecond-time.Hour, time.Duration(ended.GetFinishedAt()-ended.GetStartedAt()).Round(time.Microsecond))

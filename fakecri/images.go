@@ -11,8 +11,8 @@ import (
 	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
-// Image is an image in the store or in the registry. Its id and digests are computed from
-// its name, so that they are the same in every run.
+// Image is an image in the store or in the registry. The id and digests of an image are
+// computed from its name, so that they are the same in every run.
 type Image struct {
 	// Name is the image's reference, such as "demo/web:1". Required.
 	Name string
@@ -32,8 +32,8 @@ type Image struct {
 	Pull Pull
 }
 
-// Layer is a layer of an image. Images that have a layer with the same name share it: it
-// uses disk space once and is pulled once.
+// Layer is a layer of an image. Images that have a layer with the same name share the
+// layer: it uses disk space once and is pulled once.
 type Layer struct {
 	// Name identifies the layer, like a digest. Required.
 	Name string
@@ -46,7 +46,7 @@ func (i Image) names() []string { return append([]string{i.Name}, i.Tags...) }
 // image is an image in the store.
 type image struct {
 	id            string
-	tags, digests []string // full references; at least one of either
+	tags, digests []string // full references; an image has at least one tag or digest
 	Image
 }
 
@@ -78,8 +78,8 @@ func newImageStore(cfg Config) imageStore {
 	return s
 }
 
-// digest returns the digest of the image's manifest: the digest in its name, or else one
-// computed from its name.
+// digest returns the digest of the image's manifest: the digest in the image's name, or a
+// digest computed from the name.
 func (i Image) digest() string {
 	ref, err := parseRef(i.Name)
 	if err == nil && ref.Digest != "" {
@@ -89,7 +89,7 @@ func (i Image) digest() string {
 }
 
 // add adds an image with a reference to the store, and returns the image. If another image
-// has the reference as a tag, it loses the tag.
+// has the reference as a tag, that image loses the tag.
 func (s *imageStore) add(img Image, ref imageref.Ref) *image {
 	id := "sha256:" + digest("config of "+img.digest())
 	in, ok := s.refs[id]
@@ -117,8 +117,8 @@ func (s *imageStore) untag(tag string) {
 	}
 }
 
-// find returns the image with the given id, with or without the algorithm prefix, or with
-// the given reference in any form.
+// find returns the image that name identifies. name is an id, with or without the algorithm
+// prefix, or a reference in any form.
 func (s *imageStore) find(name string) (*image, bool) {
 	if img, ok := s.refs[name]; ok {
 		return img, true

@@ -75,8 +75,8 @@ func FuzzReference(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What can be pulled can be found, by its full name as well, and the
-		// full name is the name of the same image.
+		// ImageStatus finds an image that was pulled. The image's full names
+		// identify the same image.
 		resp, err := n.ImageStatus(t.Context(), spec(name), false)
 		require.NoError(t, err)
 		require.Equal(t, id, resp.GetImage().GetId())
@@ -101,7 +101,7 @@ func TestPullImage_FromTheRegistry(t *testing.T) {
 	require.NoError(t, err)
 	img := b.image("far:latest")
 	require.Equal(t, id, img.GetId())
-	require.Equal(t, []string{"docker.io/library/far:latest"}, img.GetRepoTags()) // it has the tags that were pulled
+	require.Equal(t, []string{"docker.io/library/far:latest"}, img.GetRepoTags()) // the image has only the tags that were pulled
 	require.EqualValues(t, 20, img.GetSize())
 	require.EqualValues(t, 1002, img.GetUid().GetValue())
 	require.Empty(t, img.GetUsername())
@@ -115,7 +115,7 @@ func TestPullImage_FromTheRegistry(t *testing.T) {
 	}
 	img = b.image(id)
 	require.Equal(t, []string{"docker.io/library/far:latest", "docker.io/library/far:1", "mirror.test/far:1"}, img.GetRepoTags())
-	require.Len(t, img.GetRepoDigests(), 2) // one for each repository
+	require.Len(t, img.GetRepoDigests(), 2) // one digest for each repository
 
 	list, err := b.ListImages(t.Context(), &runtimeapi.ImageFilter{Image: spec("ignored")})
 	require.NoError(t, err)
@@ -145,7 +145,8 @@ func TestRemovedImageIsGoneWithAllItsReferencesAndCanBePulledAgain(t *testing.T)
 }
 
 func TestPullImage_MovesATag(t *testing.T) {
-	// The registry's image took over the tag after ours was loaded.
+	// In the registry, the tag belongs to another image than in the node's
+	// store.
 	b := newBed(t, func(c *fakecri.Config) {
 		c.Images = []fakecri.Image{{Name: "app:1", Tags: []string{"app:latest"}}}
 		c.Registry = []fakecri.Image{{Name: "app:2", Tags: []string{"app:latest"}}}
@@ -196,7 +197,8 @@ func TestProgramIsFoundByAnyNameOfTheImage(t *testing.T) {
 		require.NoError(t, err)
 		requireCode(t, codes.Unknown, b.StartContainer(t.Context(), c), "no such file")
 	}
-	// What the user said goes before the image's other names.
+	// The image name that the user specified has precedence over the image's
+	// other names.
 	config := containerConfig("other", "", 0)
 	config.Image = &runtimeapi.ImageSpec{Image: id, UserSpecifiedImage: "demo/web:1"}
 	c, err := b.CreateContainer(t.Context(), sandbox, config, podConfig("a", 0))

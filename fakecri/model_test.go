@@ -17,8 +17,8 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// model is the runtime as one would explain it: a table of pods and one of
-// containers, by name, and rules without any mechanism.
+// model is a simple model of the runtime: a table of pods, a table of
+// containers, by name, and rules.
 type model struct {
 	now        time.Duration
 	pods       map[string]bool // name → ready
@@ -30,11 +30,12 @@ type modelContainer struct {
 	state      runtimeapi.ContainerState
 	code       int32
 	reason     string
-	ends       time.Duration // by itself, if it runs
+	ends       time.Duration // time until it exits by itself, if it runs
 	oom        bool
 }
 
-// modelPrograms has for each image when and how its program exits by itself.
+// modelPrograms returns for each image when and how its program exits by
+// itself.
 func modelPrograms() map[string]modelContainer {
 	return map[string]modelContainer{
 		"demo/web:1":    {ends: 1000 * time.Hour},
@@ -58,7 +59,7 @@ func (c *modelContainer) end(code int32, reason string) {
 	c.state, c.code, c.reason = exited, code, reason
 }
 
-// tick moves time and ends what ends by itself.
+// tick advances the time and ends the containers whose programs exit.
 func (m *model) tick(by time.Duration) {
 	m.now += by
 	for _, c := range m.containers {
@@ -68,7 +69,7 @@ func (m *model) tick(by time.Duration) {
 	}
 }
 
-// kill ends what has not ended, as from outside.
+// kill ends a container that has not ended.
 func (m *model) kill(name string, code int32) {
 	switch c := m.containers[name]; {
 	case c == nil:
@@ -164,7 +165,7 @@ func (m *model) reboot() {
 	}
 }
 
-// table is all that can be seen, a line for each object.
+// table returns the visible state, one line for each object.
 func (m *model) table() (lines []string) {
 	for pod, ready := range m.pods {
 		lines = append(lines, fmt.Sprint(pod, " ", ready))
@@ -180,7 +181,7 @@ func (m *model) table() (lines []string) {
 	return lines
 }
 
-// twin is a node that the same is done to.
+// twin is a node on which the test does the same operations as on the model.
 type twin struct {
 	*bed
 	ids map[string]string
@@ -210,15 +211,17 @@ func (w *twin) table() (lines []string) {
 	return lines
 }
 
-// both does the same random thing to both, and returns what, and both answers.
-// What the CRI does not know, such as a kill, has no answer.
+// both does the same random operation on the model and on the node. It returns
+// the operation and both results. Operations without a CRI call, such as a
+// kill, have no result.
 func both(m *model, w *twin, rnd *rand.Rand) (what string, want codes.Code, got error) {
 	ctx := w.t.Context()
 	images := slices.Sorted(maps.Keys(modelPrograms()))
 	podName, attempt := fmt.Sprint("pod", rnd.IntN(3)), rnd.Uint32N(2)
 	pod, image := fmt.Sprint(podName, "#", attempt), images[rnd.IntN(len(images))]
 	app, try := fmt.Sprint("app", rnd.IntN(2)), rnd.Uint32N(2)
-	// The name has no room for the pod's attempt: it is reserved across them.
+	// The reserved name does not contain the pod's attempt, so all attempts of
+	// a pod share it.
 	name := fmt.Sprint(podName, "/", app, "#", try)
 	switch op := rnd.IntN(26); {
 	case op < 4:
@@ -255,7 +258,8 @@ func both(m *model, w *twin, rnd *rand.Rand) (what string, want codes.Code, got 
 	}
 }
 
-// hook does what comes from outside. A hook refuses what does not run.
+// hook calls a hook of the node. A hook returns an error for a container that
+// does not run.
 func hook(m *model, w *twin, rnd *rand.Rand, name string) (what string, want codes.Code, got error) {
 	runs, code := m.running(name), rnd.Int32N(3)
 	var err error

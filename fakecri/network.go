@@ -10,10 +10,10 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// Network is a network in memory. Set its Listen as [Config].Listen and use its Dial for
-// probes: programs are then reachable at their pods' addresses, only through this Dial, and
-// no socket is opened. The zero value is ready to use. All methods may be called
-// concurrently. A Network must not be copied.
+// Network is a network in memory. Set its Listen method as [Config].Listen and use its Dial
+// method for probes. Programs are then reachable at the addresses of their pods, only
+// through Dial. No socket is opened. The zero value is ready to use. All methods may be
+// called concurrently. A Network must not be copied.
 type Network struct {
 	mu   sync.Mutex
 	open map[string]*bufconn.Listener // by address
@@ -22,7 +22,7 @@ type Network struct {
 // connBuffer is the size of a connection's buffer in each direction, in bytes.
 const connBuffer = 64 << 10
 
-// Listen listens on the address, host and port, until the listener is closed.
+// Listen listens on the address, which has a host and a port, until the listener is closed.
 func (n *Network) Listen(network, address string) (net.Listener, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -37,9 +37,10 @@ func (n *Network) Listen(network, address string) (net.Listener, error) {
 	return &networkListener{Listener: l, network: n, address: address}, nil
 }
 
-// Dial connects to the listener on the address. If the address has none, it connects to the
-// listener on 127.0.0.1 with the same port, where programs of pods on the host's network
-// listen. Without any listener the connection is refused. Dial never uses another network.
+// Dial connects to the listener on the address. If the address has no listener, Dial
+// connects to the listener on 127.0.0.1 with the same port, where programs of pods on the
+// host's network listen. If that address has no listener either, the connection is refused.
+// Dial never uses another network.
 func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	n.mu.Lock()
 	l := n.open[address]
@@ -57,7 +58,7 @@ func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, 
 	return conn, nil
 }
 
-// networkListener is a listener that is removed from its network when it is closed.
+// networkListener is a listener of a Network. Close removes the listener from the Network.
 type networkListener struct {
 	net.Listener
 	network *Network

@@ -58,8 +58,8 @@ func TestNetwork(t *testing.T) {
 	require.NoError(t, again.Close())
 }
 
-// What a program serves is reached over a network in memory at the pod's address, and
-// over that of the node for a pod on the host's network.
+// Over a network in memory, a program is reachable at the address of its pod. A
+// program of a pod on the host's network is reachable at the address of the node.
 func TestProgramsOnANetworkInMemory(t *testing.T) {
 	t.Parallel()
 	var network fakecri.Network

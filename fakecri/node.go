@@ -20,29 +20,29 @@ import (
 // 2.4; the package comment lists the differences.
 type Node struct {
 	cfg      Config
-	idle     *Program        // of images without a program
+	idle     *Program        // the program of images without a configured program
 	methods  map[string]bool // the methods that Fail accepts
 	streamer Streamer
 
 	mu          sync.Mutex
 	programs    map[string]*Program // by canonical image name, with a space and the command if the key has one
 	now         time.Time           // the time up to which scheduled changes were applied
-	skew        time.Duration       // difference of its wall clock from now
+	skew        time.Duration       // difference of the node's wall clock from now
 	timers      timers
 	changed     chan struct{} // closed at the next change; nil if no call waits
-	epoch       uint64        // how often the runtime went down
+	epoch       uint64        // number of times that the runtime went down
 	upAt        time.Time     // the runtime is down until then
 	seq         uint64        // objects created so far
-	lastNow     int64         // the time of the last stamp,
-	lastStamp   int64         // and that stamp
+	lastNow     int64         // the time at the last call of stamp
+	lastStamp   int64         // the result of the last call of stamp
 	sandboxes   store[*sandbox]
 	containers  store[*container]
 	reserved    map[string]string // names in use, with the id of their owner
 	addresses   addresses
 	services    services
 	images      imageStore
-	otherBytes  uint64 // set by FillDisk: bytes on the disk,
-	otherInodes uint64 // and number of inodes
+	otherBytes  uint64 // bytes on the disk, set by FillDisk
+	otherInodes uint64 // inodes on the disk, set by FillDisk
 	events      eventQueue
 	faults      []*fault
 	answer      *fault // the fault that changes the response of the call that has the lock; nil if none
@@ -76,8 +76,8 @@ func New(cfg Config) (*Node, error) {
 
 // enter is called at the beginning of every CRI call. It records the call, applies
 // scheduled changes and faults, and returns with the lock held. If it returns an error, the
-// lock is not held. The object of the call is the one with the given id, or the one named
-// by name if id is empty.
+// lock is not held. The object of the call is the object with the given id or, if id is
+// empty, the object with the given name.
 func (n *Node) enter(ctx context.Context, method, id, name string) error {
 	n.mu.Lock()
 	if id != "" {
@@ -151,7 +151,8 @@ func (n *Node) stamp() int64 {
 	return stamp
 }
 
-// reserve reserves a name for an id. The error has the id for which the name is reserved.
+// reserve reserves a name for an id. The error contains the id for which the name is
+// already reserved.
 func (n *Node) reserve(name, id string) error {
 	if owner, ok := n.reserved[name]; ok {
 		return fmt.Errorf("name %q is reserved for %q", name, owner)

@@ -31,8 +31,8 @@ type Port struct {
 	Number uint16
 	// Protocol is the port's protocol. Default HTTP.
 	Protocol Protocol
-	// Paths has fixed status codes by path, for paths of an HTTP port that do not depend on
-	// health.
+	// Paths maps paths of an HTTP port to fixed status codes. The responses for these paths
+	// do not depend on the health of the program.
 	Paths map[string]int
 }
 

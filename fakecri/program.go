@@ -16,38 +16,40 @@ import (
 type Program struct {
 	// Runtime is how long the program runs before it exits by itself. Zero means for ever.
 	Runtime time.Duration
-	// ExitCode is its exit code when it exits by itself.
+	// ExitCode is the exit code of a program that exits by itself.
 	ExitCode int32
-	// OOMKilled means that the kernel kills it at the end of Runtime, with exit code 137
-	// and reason OOMKilled, instead of a normal exit.
+	// OOMKilled means that the kernel kills the program at the end of Runtime, with exit
+	// code 137 and reason OOMKilled, instead of a normal exit.
 	OOMKilled bool
-	// Crashes, if not zero, is the number of attempts that exit by themselves: containers
-	// with a CRI attempt below it exit, later ones run for ever.
+	// Crashes, if not zero, is the number of attempts that exit by themselves. Containers
+	// whose CRI attempt is less than Crashes exit; containers with a later attempt run for
+	// ever.
 	Crashes int
 
 	// TermDelay is how long the program runs after SIGTERM.
 	TermDelay time.Duration
-	// TermExitCode is its exit code after SIGTERM. Default 143, that of a
-	// program without a handler for it.
+	// TermExitCode is the exit code after SIGTERM. Default 143, the exit code of a program
+	// without a handler for SIGTERM.
 	TermExitCode *int32
-	// IgnoreTerm makes it ignore SIGTERM, so that only SIGKILL ends it.
+	// IgnoreTerm makes the program ignore SIGTERM, so that only SIGKILL ends it.
 	IgnoreTerm bool
 
-	// HealthyAfter is the time from its start until it is healthy. While it is not healthy,
-	// or was set unhealthy by [Node.SetHealthy], its ports behave as documented at
-	// Protocol, and commands with Exec.Health fail.
+	// HealthyAfter is the time from the start of the program until it is healthy.
+	// [Node.SetHealthy] overrides it. While the program is not healthy, its ports behave as
+	// documented at Protocol, and commands with Exec.Health fail.
 	HealthyAfter time.Duration
-	// Ports are the ports on which it listens, if Config.Listen is set.
+	// Ports are the ports on which the program listens, if Config.Listen is set.
 	Ports []Port
 
-	// CPUMilli is how much CPU it uses while it runs, in thousandths of a core.
+	// CPUMilli is the CPU usage of the program while it runs, in thousandths of a core.
 	// Default 1.
 	CPUMilli uint64
-	// Memory is its allocated memory in bytes. If that exceeds the container's limit, the
-	// kernel kills it, as with OOMKilled. Default 1 MiB.
+	// Memory is the allocated memory of the program in bytes. If it exceeds the memory
+	// limit of the container, the kernel kills the program, as with OOMKilled. Default 1
+	// MiB.
 	Memory Growth
-	// Disk and Inodes are the bytes and the files that it has written to the container's
-	// writable layer.
+	// Disk and Inodes are the bytes and the files that the program has written to the
+	// container's writable layer.
 	Disk, Inodes Growth
 
 	// StartError, if not empty, makes StartContainer fail with this error, for example for
@@ -56,11 +58,12 @@ type Program struct {
 	// Log holds the lines that the program writes to its standard output when
 	// it starts. See Config.WriteLogs.
 	Log []string
-	// LogInterval, if not zero, is the interval after which it writes the lines again.
+	// LogInterval, if not zero, is the interval after which the program writes the lines
+	// again.
 	LogInterval time.Duration
-	// Exec has the results of ExecSync, by command with its words joined by single spaces.
-	// A command that is not in the map fails as not found in the image. With a nil map
-	// every command exits at once with exit code 0.
+	// Exec has the results of ExecSync. A key is a command with its words joined by single
+	// spaces. A command that is not in the map fails as if the image did not contain it.
+	// With a nil map every command exits at once with exit code 0.
 	Exec map[string]Exec
 }
 
@@ -68,7 +71,7 @@ type Program struct {
 type Exec struct {
 	// Runtime is how long the command takes.
 	Runtime time.Duration
-	// ExitCode, Stdout and Stderr are its exit code and output.
+	// ExitCode, Stdout and Stderr are the exit code and the output of the command.
 	ExitCode       int32
 	Stdout, Stderr string
 	// Health makes the exit code 1 while the program is not healthy.
@@ -171,14 +174,15 @@ func (p Program) clone() *Program {
 }
 
 // ending defines the exit of a program: the time from its start or from SIGTERM, the exit
-// code, and the reason unless it follows from the exit code.
+// code, and the reason. The reason is empty if it follows from the exit code.
 type ending struct {
 	after  time.Duration
 	code   int32
 	reason string
 }
 
-// ownEnd returns how an attempt exits by itself. It reports false if it runs for ever.
+// ownEnd returns how an attempt exits by itself. It reports false if the attempt runs for
+// ever.
 func (p *Program) ownEnd(attempt uint32) (ending, bool) {
 	if p.Runtime == 0 || p.Crashes != 0 && int64(attempt) >= int64(p.Crashes) {
 		return ending{}, false
@@ -189,8 +193,8 @@ func (p *Program) ownEnd(attempt uint32) (ending, bool) {
 	return ending{after: p.Runtime, code: p.ExitCode}, true
 }
 
-// termEnd returns how the program exits after SIGTERM. It reports false if it ignores
-// SIGTERM.
+// termEnd returns how the program exits after SIGTERM. It reports false if the program
+// ignores SIGTERM.
 func (p *Program) termEnd() (ending, bool) {
 	if p.IgnoreTerm {
 		return ending{}, false

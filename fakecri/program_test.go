@@ -35,7 +35,7 @@ func (b *bed) limit(id string, bytes int64) {
 	require.NoError(b.t, b.UpdateContainerResources(b.t.Context(), id, &runtimeapi.ContainerResources{Linux: memoryLimit(bytes)}))
 }
 
-// demo/leaky:1 takes 8 MiB at once and 8 MiB more every second.
+// demo/leaky:1 allocates 8 MiB at its start and 8 MiB more every second.
 
 func TestOOMKill_AtTheMemoryLimit(t *testing.T) {
 	b := newBed(t)
@@ -62,12 +62,12 @@ func TestOOMKill_NewLimitReschedules(t *testing.T) {
 	b := newBed(t)
 	id := b.startLimited("demo/leaky:1", 40<<20-1)
 	b.clock.Step(2 * time.Second)
-	b.limit(id, 80<<20-1) // more: five seconds later
+	b.limit(id, 80<<20-1) // a larger limit delays the kill by five seconds
 	b.clock.Step(6 * time.Second)
 	require.Equal(t, running, b.status(id).GetState())
-	b.limit(id, 16<<20) // less than it has
+	b.limit(id, 16<<20) // less than the current usage
 	b.requireEnded(id, 137, "OOMKilled", 8*time.Second)
-	b.limit(id, 1) // and that is all the same to it now
+	b.limit(id, 1) // a limit has no effect on an exited container
 	b.requireEnded(id, 137, "OOMKilled", 8*time.Second)
 }
 
@@ -83,7 +83,7 @@ func TestOOMKill_NotAfterTheExit(t *testing.T) {
 	require.NoError(t, b.StartContainer(t.Context(), id))
 	require.NoError(t, b.SetUnknown(id))
 	b.clock.Step(time.Hour)
-	require.Equal(t, unknown, b.status(id).GetState()) // nobody saw it
+	require.Equal(t, unknown, b.status(id).GetState()) // the kill is not visible in state unknown
 }
 
 func TestHealthCommand(t *testing.T) {
@@ -146,7 +146,7 @@ func TestLogInterval(t *testing.T) {
 	require.Equal(t, unknown, b.status(id).GetState())
 }
 
-// config0 returns the only sandbox there is.
+// config0 returns the id of the only sandbox.
 func config0(t *testing.T, b *bed) string {
 	t.Helper()
 	list, err := b.ListPodSandbox(t.Context(), nil)
@@ -248,7 +248,7 @@ func TestStoppedPrograms_LeaveNoTimers(t *testing.T) {
 	require.NoError(t, b.RemoveContainer(t.Context(), id))
 	_, err := b.ContainerStatus(t.Context(), id, false)
 	requireCode(t, codes.NotFound, err)
-	b.clock.Step(1e6 * time.Second) // the kill was planned for before this
+	b.clock.Step(1e6 * time.Second) // the kill was scheduled for an earlier time
 	require.Empty(t, must(b.ListContainers(t.Context(), nil)))
 }
 

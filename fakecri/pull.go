@@ -13,16 +13,16 @@ import (
 	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
-// Pull defines how an image is pulled. With the zero Pull it takes no time and always
+// Pull defines how an image is pulled. With the zero Pull, a pull takes no time and always
 // succeeds.
 type Pull struct {
 	// Delay is the time until the first byte arrives, or until the pull fails with Error.
 	Delay time.Duration
 	// BytesPerSecond is the download rate of layers that are not in the store yet. Zero
-	// means that they take no time.
+	// means that the download takes no time.
 	BytesPerSecond uint64
 	// Username and Password, if not empty, are required in the pull's AuthConfig, as plain
-	// fields or encoded in its Auth.
+	// fields or encoded in the Auth field.
 	Username, Password string
 	// Error, if not empty, is the error with which the pull fails after Delay.
 	Error string
@@ -55,7 +55,7 @@ func (p Pull) admits(auth *runtimeapi.AuthConfig) bool {
 	return err == nil && string(text) == p.Username+":"+p.Password
 }
 
-// duration returns how long it takes to fetch this number of bytes.
+// duration returns how long a pull takes that fetches this number of bytes.
 func (p Pull) duration(bytes uint64) time.Duration {
 	if p.BytesPerSecond == 0 {
 		return p.Delay

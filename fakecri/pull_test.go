@@ -16,8 +16,8 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// withRegistry is a node in a bubble that can pull images of two layers, one of
-// which they share.
+// withRegistry configures a node in a bubble that can pull images with two
+// layers. The images share one layer.
 func withRegistry(pull fakecri.Pull) func(*fakecri.Config) {
 	base := fakecri.Layer{Name: "base", SizeBytes: 30 << 20}
 	return func(c *fakecri.Config) {
@@ -31,7 +31,7 @@ func withRegistry(pull fakecri.Pull) func(*fakecri.Config) {
 	}
 }
 
-// pull pulls an image, and returns how long that took.
+// pull pulls an image, and returns the duration of the pull.
 func (b *bed) pull(name string, auth *runtimeapi.AuthConfig) (time.Duration, error) {
 	b.t.Helper()
 	begin := time.Now()
@@ -182,7 +182,7 @@ func TestDiskUsage(t *testing.T) {
 	require.Equal(t, usage.UsedBytes, fs.GetUsedBytes().GetValue())
 	require.Equal(t, usage.InodesUsed, fs.GetInodesUsed().GetValue())
 
-	// A disk can be full and no more than that.
+	// The usage of a disk never exceeds its capacity.
 	b.clock.Step(100 * time.Hour)
 	usage = b.DiskUsage()
 	require.Equal(t, usage.CapacityBytes, usage.UsedBytes)

@@ -50,8 +50,8 @@ func (n *Node) RuntimeConfig(ctx context.Context) (*runtimeapi.RuntimeConfigResp
 	}, nil
 }
 
-// UpdateRuntimeConfig ignores the pod network's range, like containerd with its own network
-// config.
+// UpdateRuntimeConfig ignores the range of the pod network, like a containerd that has its
+// own network config.
 func (n *Node) UpdateRuntimeConfig(ctx context.Context, _ *runtimeapi.RuntimeConfig) error {
 	if err := n.enter(ctx, "UpdateRuntimeConfig", "", ""); err != nil {
 		return err

@@ -23,7 +23,7 @@ type sandbox struct {
 	containers []*container // in the order of their creation
 }
 
-// condition is the state of a sandbox that changes; events contain copies of it.
+// condition is the part of a sandbox's state that changes. Events contain copies of it.
 type condition struct {
 	ready bool
 	ip    string // empty on the host's network, and after the network was removed
@@ -40,9 +40,9 @@ func (s *sandbox) state() runtimeapi.PodSandboxState {
 	return runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 }
 
-// RunPodSandbox creates a sandbox that is ready. No other sandbox may have its name,
-// namespace, UID and attempt. It gets an address of Config.PodNetwork, unless it is on the
-// host's network.
+// RunPodSandbox creates a sandbox that is ready. No other sandbox may have the same name,
+// namespace, UID and attempt. The sandbox gets an address of Config.PodNetwork, unless it
+// is on the host's network.
 func (n *Node) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, runtimeHandler string) (string, error) {
 	if err := n.enter(ctx, "RunPodSandbox", "", podName(config)); err != nil {
 		return "", err
@@ -83,8 +83,8 @@ func (n *Node) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxC
 	return id, nil
 }
 
-// StopPodSandbox kills the containers of a sandbox without a grace period, and removes its
-// network. It succeeds if it is called again, and for an unknown id.
+// StopPodSandbox kills the containers of a sandbox without a grace period, and removes the
+// network of the sandbox. It also succeeds for a stopped sandbox and for an unknown id.
 func (n *Node) StopPodSandbox(ctx context.Context, podSandboxID string) error {
 	if err := n.enter(ctx, "StopPodSandbox", podSandboxID, ""); err != nil {
 		return err

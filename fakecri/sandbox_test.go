@@ -29,7 +29,7 @@ func TestRunPodSandboxRefusesBadConfigs(t *testing.T) {
 			_, err := b.RunPodSandbox(t.Context(), tc.config, tc.handler)
 			requireCode(t, codes.Unknown, err, tc.want)
 
-			// Nothing of it is left, the name included.
+			// Nothing of the sandbox remains, and its name is free.
 			list, err := b.ListPodSandbox(t.Context(), nil)
 			require.NoError(t, err)
 			require.Empty(t, list)
@@ -97,7 +97,8 @@ func TestStoppingASandboxKillsWithoutGrace(t *testing.T) {
 	b.requireEnded(app, 137, "Error", time.Second)
 	require.Equal(t, created, b.status(waiting).GetState())
 
-	// It can be had no more, and the failure to start is in its status.
+	// The container cannot be started any more, and its status has the start
+	// error.
 	err := b.StartContainer(t.Context(), waiting)
 	requireCode(t, codes.Unknown, err, "is not running")
 	st := b.status(waiting)

@@ -40,8 +40,9 @@ func TestNode_SimulatedDay(t *testing.T) {
 	require.Len(t, list, pods)
 }
 
-// TestServe_SimulatedDayInMemory is the same with an agent that knows nothing of
-// the clock: it asks every minute over gRPC for what has ended, and restarts it.
+// TestServe_SimulatedDayInMemory does the same with an agent that does not use
+// the node's clock. Every minute, the agent lists exited containers over gRPC
+// and restarts them.
 func TestServe_SimulatedDayInMemory(t *testing.T) {
 	const pods, day = 100, 24 * 60
 	begin, restarts := time.Now(), 0
@@ -66,7 +67,7 @@ func TestServe_SimulatedDayInMemory(t *testing.T) {
 			}
 		}
 	})
-	require.Equal(t, pods*(day/91), restarts) // after ninety minutes, and noticed up to one later
+	require.Equal(t, pods*(day/91), restarts) // each container exits after ninety minutes, and the agent notices the exit up to a minute later
 	t.Logf("%d pods, %d lists, %d restarts in %v of real time", pods, day, restarts, time.Since(begin))
 }
 
@@ -95,8 +96,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestContainersAreSmall asserts what an agent's tests with thousands of pods
-// stand on. Events that nobody reads are part of it.
+// TestContainersAreSmall checks the memory of a container, on which tests with
+// thousands of pods depend. The memory includes unread events.
 func TestContainersAreSmall(t *testing.T) {
 	const pods, limit = 2000, 4 << 10
 	before := heap()
@@ -107,8 +108,9 @@ func TestContainersAreSmall(t *testing.T) {
 	require.Less(t, each, uint64(limit))
 }
 
-// TestListsAllocateWhatTheyReturn compares a list of all with the same messages
-// made by hand, and a short list in a small node with one in a big node.
+// TestListsAllocateWhatTheyReturn compares the allocations of a list of all
+// containers with the allocations of the same messages made by hand. It also
+// compares a short list on a small node with a short list on a large node.
 func TestListsAllocateWhatTheyReturn(t *testing.T) {
 	few, many := fill(t, 10), fill(t, 500)
 	allocs := func(b *bed, filter *runtimeapi.ContainerFilter) int {

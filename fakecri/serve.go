@@ -9,7 +9,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// maxMessageBytes is containerd's limit. A call whose list is larger fails.
+// maxMessageBytes is the maximum size of a message, as in containerd. A list whose response
+// is larger fails.
 const maxMessageBytes = 16 << 20
 
 // Serve serves the node as a CRI runtime and image service on a listener until ctx is done,
@@ -77,7 +78,7 @@ type conn struct {
 	n *Node
 }
 
-// Close removes the connection from the record and closes it.
+// Close removes the connection from the node's open connections and closes it.
 func (c *conn) Close() error {
 	c.n.mu.Lock()
 	delete(c.n.conns, c)

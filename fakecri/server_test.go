@@ -19,7 +19,7 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// TestPodsLifeOverGRPC calls all that is implemented, in a bubble.
+// TestPodsLifeOverGRPC calls all implemented methods, in a bubble.
 func TestPodsLifeOverGRPC(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, withTools)
@@ -39,7 +39,7 @@ func TestPodsLifeOverGRPC(t *testing.T) {
 		_, err = rt.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
 		require.NoError(t, err)
 
-		// Both doors lead to the same node.
+		// The Go interface and gRPC use the same node.
 		list, err := rt.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 		require.NoError(t, err)
 		require.Equal(t, id, list.GetContainers()[0].GetId())
@@ -246,7 +246,8 @@ func TestServeEndsCallsAndClosesTheListener(t *testing.T) {
 		require.Error(t, err)
 		require.NoError(t, conn.Close())
 
-		// A node outlives its servers; one that is cancelled already closes too.
+		// The node works after its server has ended. A server whose context is
+		// already done closes its listener too.
 		lis = bufconn.Listen(1 << 16)
 		require.NoError(t, b.Serve(ctx, lis))
 		_, err = lis.Dial()
@@ -290,7 +291,7 @@ func TestUnixSocket(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, exited, status.GetStatus().GetState())
 	ran := status.GetStatus().GetFinishedAt() - status.GetStatus().GetStartedAt()
-	require.InDelta(t, 20*time.Millisecond, ran, float64(time.Millisecond)) // as planned, however late it was seen
+	require.InDelta(t, 20*time.Millisecond, ran, float64(time.Millisecond)) // the exit has its scheduled time, even if a call notices it later
 
 	require.NoError(t, conn.Close())
 	cancel()

@@ -25,7 +25,7 @@ type services struct {
 
 // Shutdown closes all listeners of the node's programs, and returns when their goroutines
 // have ended. Programs that are started later do not listen. The rest of the node keeps
-// working. It is needed only with Config.Listen, and may be called again.
+// working. Shutdown is needed only with Config.Listen, and may be called again.
 func (n *Node) Shutdown() {
 	n.mu.Lock()
 	n.services.ended = true
@@ -40,7 +40,8 @@ func (n *Node) Shutdown() {
 // hostAddress is the address of programs in pods on the host's network.
 const hostAddress = "127.0.0.1"
 
-// serveProgram opens the ports of a starting program. If one fails, it closes all of them.
+// serveProgram opens the ports of a starting program. If it cannot open a port, it closes
+// all ports of the program.
 func (n *Node) serveProgram(ctx context.Context, c *container) error {
 	if n.cfg.Listen == nil || n.services.ended || len(c.program.Ports) == 0 {
 		return nil
@@ -66,8 +67,8 @@ func (n *Node) serveProgram(ctx context.Context, c *container) error {
 }
 
 // waitPorts applies scheduled changes on time for as long as programs listen, because
-// probes do not call methods of the node. It takes the lock. It also closes the ports of
-// containers that ended without closing them, such as at a reboot.
+// probes do not call methods of the node. It acquires the lock. It also closes the ports
+// of containers that ended in a way that does not close them, such as a reboot.
 func (n *Node) waitPorts(ctx context.Context) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -80,7 +81,7 @@ func (n *Node) waitPorts(ctx context.Context) {
 		return len(n.services.open) == 0
 	}
 	for {
-		// It fails when the runtime restarts, which does not affect programs.
+		// await fails when the runtime restarts. Programs continue then, so wait again.
 		if err := n.await(ctx, allClosed); err == nil {
 			n.services.waiting = false
 			return
@@ -91,13 +92,13 @@ func (n *Node) waitPorts(ctx context.Context) {
 // closePorts closes the ports of a container.
 func (n *Node) closePorts(c *container) {
 	for _, lis := range n.services.open[c] {
-		_ = lis.Close() // it is closed even if this returns an error
+		_ = lis.Close() // the listener is closed even if Close returns an error
 	}
 	delete(n.services.open, c)
 }
 
-// updateTCP opens the TCP ports of a healthy container, and closes those of an unhealthy
-// one.
+// updateTCP opens the TCP ports of a healthy container, and closes the TCP ports of an
+// unhealthy container.
 func (n *Node) updateTCP(c *container) error {
 	ports, ok := n.services.open[c]
 	if !ok {
@@ -143,8 +144,8 @@ func (n *Node) open(c *container, p Port) error {
 	return nil
 }
 
-// health returns the state of a container for a probe. A program that has just exited may
-// still have open connections.
+// health returns the state of a container for a probe. running may be false, because a
+// program that has just exited may still have open connections.
 func (n *Node) health(c *container) (running, healthy bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -198,7 +199,7 @@ func (n *Node) serveHTTP(c *container, p Port, lis net.Listener) {
 			}
 		},
 	}
-	_ = srv.Serve(lis) // it returns because we closed the listener
+	_ = srv.Serve(lis) // Serve returns because the listener was closed
 	_ = srv.Close()
 	conns.Wait()
 }
@@ -213,7 +214,7 @@ func dropConn(w http.ResponseWriter) {
 func (n *Node) serveGRPC(c *container, lis net.Listener) {
 	srv := grpc.NewServer(grpc.WaitForHandlers(true))
 	grpc_health_v1.RegisterHealthServer(srv, healthServer{node: n, container: c})
-	_ = srv.Serve(lis) // it returns because we closed the listener
+	_ = srv.Serve(lis) // Serve returns because the listener was closed
 	srv.Stop()
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// socketNode is a node whose web pod listens on a real address of its own.
+// socketNode returns a node whose web pod listens on a real address.
 func socketNode(t *testing.T) (b *bed, sandbox, id string) {
 	t.Helper()
 	b = newBed(t, func(c *fakecri.Config) { c.Clock, c.Listen = nil, net.Listen })
@@ -25,7 +25,7 @@ func socketNode(t *testing.T) (b *bed, sandbox, id string) {
 
 func TestRealProbersReachPodsOnTheirOwnAddresses(t *testing.T) {
 	b, sandbox, id := socketNode(t)
-	other, _ := b.start("other", "demo/web:1") // the same port of another address
+	other, _ := b.start("other", "demo/web:1") // the same port at another address
 	for _, s := range []string{sandbox, other} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+b.ip(s)+":8080/healthz", http.NoBody)
 		require.NoError(t, err)

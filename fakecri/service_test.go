@@ -28,7 +28,7 @@ type wire struct {
 	open map[string]*bufconn.Listener
 }
 
-// line is a listener that leaves the wire when it is closed.
+// line is a listener that is removed from the wire when it is closed.
 type line struct {
 	*bufconn.Listener
 	w    *wire
@@ -127,7 +127,7 @@ func TestHTTPPortAnswersByHealthAndPath(t *testing.T) {
 		require.NoError(t, b.SetHealthy(id, true))
 		require.Equal(t, 200, w.get(t, base+"/healthz"))
 
-		// It exits on time although no call is made to the node.
+		// The program exits on time although the test makes no call to the node.
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
 		require.Zero(t, w.get(t, base+"/healthz"))
@@ -240,7 +240,7 @@ func TestPorts_OccupiedPortFailsTheStart(t *testing.T) {
 		id := b.make(sandbox, "a", "app", "demo/web:1")
 		requireCode(t, codes.Unknown, b.StartContainer(t.Context(), id), "address already in use")
 		require.Equal(t, "StartError", b.status(id).GetReason())
-		require.False(t, w.accepts(t, "127.88.0.2:80")) // nothing is half open
+		require.False(t, w.accepts(t, "127.88.0.2:80")) // the other port of the program is closed
 		require.NoError(t, taken.Close())
 	})
 }
@@ -286,8 +286,8 @@ func TestPodNetwork(t *testing.T) {
 	}
 }
 
-// TestPorts_OpenConnectionsCloseWithTheProgram asks on connections that were open before
-// the container ended.
+// TestPorts_OpenConnectionsCloseWithTheProgram sends requests on connections that were
+// opened before the container ended.
 func TestPorts_OpenConnectionsCloseWithTheProgram(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {

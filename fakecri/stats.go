@@ -9,8 +9,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// pauseMemoryBytes is the memory of a sandbox in addition to its containers: about that of
-// a pause container.
+// pauseMemoryBytes is the memory usage of a sandbox without its containers, about the
+// memory usage of a pause container.
 const pauseMemoryBytes = 512 << 10
 
 // filesystem is the mount point of the filesystem with the images and the writable layers

@@ -15,7 +15,7 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// withAppetite returns a node whose demo/web:1 uses some of every resource.
+// withAppetite configures a node whose demo/web:1 uses some of every resource.
 func withAppetite(c *fakecri.Config) {
 	c.Programs["demo/web:1"] = fakecri.Program{
 		Runtime:  time.Minute,
@@ -45,7 +45,7 @@ func TestStatsFollowTheProgram(t *testing.T) {
 	require.EqualValues(t, time.Second, stats.GetCpu().GetUsageCoreNanoSeconds().GetValue())
 	require.EqualValues(t, 250_000_000, stats.GetCpu().GetUsageNanoCores().GetValue())
 	require.EqualValues(t, 14<<20, stats.GetMemory().GetWorkingSetBytes().GetValue())
-	require.Nil(t, stats.GetMemory().GetAvailableBytes()) // there is no limit
+	require.Nil(t, stats.GetMemory().GetAvailableBytes()) // the container has no limit
 	require.EqualValues(t, 4*4096, stats.GetWritableLayer().GetUsedBytes().GetValue())
 	require.EqualValues(t, 7, stats.GetWritableLayer().GetInodesUsed().GetValue())
 
@@ -70,7 +70,7 @@ func TestStatsOfAnIdleProgramAreSmallAndNotZero(t *testing.T) {
 	id := b.make(sandbox, "a", "app", "demo/stubborn:1")
 	list, err := b.ListContainerStats(t.Context(), &runtimeapi.ContainerStatsFilter{Id: id})
 	require.NoError(t, err)
-	require.Zero(t, list[0].GetWritableLayer().GetUsedBytes().GetValue()) // it has not started
+	require.Zero(t, list[0].GetWritableLayer().GetUsedBytes().GetValue()) // the container was not started
 	require.NoError(t, b.StartContainer(t.Context(), id))
 	b.clock.Step(time.Second)
 	stats := b.stats(id)
@@ -112,7 +112,7 @@ func TestStatsFilters(t *testing.T) {
 		require.Len(t, list, tc.want, name)
 	}
 	_, err := b.ContainerStats(t.Context(), other)
-	requireCode(t, codes.Unknown, err) // it has not started
+	requireCode(t, codes.Unknown, err) // the container was not started
 }
 
 func TestPodStatsAreTheSumOfItsContainers(t *testing.T) {

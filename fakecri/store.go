@@ -6,7 +6,7 @@ import (
 )
 
 // object is an element of a store. It has an id, a sequence number that increases with each
-// creation, and a name, which is that of Call.Object.
+// creation, and the name that Call.Object contains.
 type object interface {
 	*sandbox | *container
 	key() (id string, seq uint64)
@@ -40,8 +40,8 @@ func (s *store[T]) remove(o T) {
 	}
 }
 
-// only returns a list of the object with the given id, which is empty if the id is unknown,
-// or all objects for the empty id. The caller must not modify the list.
+// only returns a list with the object that has the given id. The list is empty if the id is
+// unknown. If id is empty, only returns all objects. The caller must not modify the list.
 func (s *store[T]) only(id string) []T {
 	if id == "" {
 		return s.order
@@ -52,8 +52,8 @@ func (s *store[T]) only(id string) []T {
 	return nil
 }
 
-// newest returns the object with the given id, or else the newest object with that name, or
-// nil.
+// newest returns the object whose id is ref, otherwise the newest object whose name is ref,
+// or nil.
 func (s *store[T]) newest(ref string) T {
 	if o, ok := s.byID[ref]; ok {
 		return o

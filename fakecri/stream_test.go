@@ -17,8 +17,8 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// collect reads a stream to its end and returns its items and how many messages
-// they came in.
+// collect reads a stream to its end. It returns the items and the number of
+// messages.
 func collect[M, T any](stream grpc.ServerStreamingClient[M], err error, items func(*M) []T) (all []T, messages int, _ error) {
 	for err == nil {
 		var m *M
@@ -40,7 +40,8 @@ func requireSame[T proto.Message](t *testing.T, want, got []T) {
 	}
 }
 
-// aStream reads one of the streamed lists and the list that it is the same as.
+// aStream reads a streamed list and the corresponding ordinary list, and
+// compares them.
 type aStream func(ctx context.Context, t *testing.T, b *bed) (messages int, err error)
 
 // streamsOf are all streamed lists.

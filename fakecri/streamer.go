@@ -101,9 +101,9 @@ func (n *Node) checkReady(id string) error {
 	return nil
 }
 
-// ExecStream runs a command as ExecSync does, without a timeout, and writes its output when
-// it ends. An exit code other than zero is a [utilexec.CodeExitError]. Standard input is
-// not read. The writers may be nil.
+// ExecStream runs a command like ExecSync, without a timeout, and writes the output when
+// the command ends. If the exit code is not zero, the error is a [utilexec.CodeExitError].
+// Standard input is not read. The writers may be nil.
 func (n *Node) ExecStream(ctx context.Context, containerID string, cmd []string, stdout, stderr io.Writer) error {
 	answer, err := n.runExec(ctx, containerID, cmd, 0)
 	if err != nil {
@@ -146,8 +146,9 @@ func writeTo(w io.Writer, text string) error {
 }
 
 // PortForwardStream connects a stream to a port of a pod and copies in both directions
-// until the pod closes the connection or ctx ends; then it closes the stream. Without
-// Config.Listen the connection is refused.
+// until the pod closes the connection or ctx ends. Then it closes the stream. Without
+// Config.Listen the connection fails. It also fails with the Listen of a [Network], because
+// PortForwardStream dials a socket.
 func (n *Node) PortForwardStream(ctx context.Context, podSandboxID string, port int32, stream io.ReadWriteCloser) error {
 	n.mu.Lock()
 	n.advance()
@@ -171,13 +172,14 @@ func (n *Node) PortForwardStream(ctx context.Context, podSandboxID string, port 
 	return pipe(ctx, conn, stream)
 }
 
-// pipe copies in both directions until the pod closes its side or ctx ends, and closes
-// both. If only the client closes its side, the pod is notified and may still respond.
+// pipe copies in both directions until the pod closes its connection or ctx ends. Then it
+// closes both connections. If only the client closes its connection, the pod is notified
+// and may still respond.
 func pipe(ctx context.Context, pod net.Conn, client io.ReadWriteCloser) error {
 	var copies sync.WaitGroup
 	answered := make(chan struct{})
 	copies.Go(func() {
-		_, _ = io.Copy(pod, client) // ends when either is closed
+		_, _ = io.Copy(pod, client) // ends when pod or client is closed
 		if half, ok := pod.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite()
 		}

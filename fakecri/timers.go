@@ -50,8 +50,8 @@ func (t *timers) next() time.Time {
 }
 
 // advance applies all scheduled changes that are due, in order and each at its own time,
-// and then sets the node's time to now. Every method calls it first, so containers exit on
-// time although no goroutine runs in between.
+// and then sets the node's time to now. Every method whose result depends on the time calls
+// advance first, so containers exit on time although no goroutine runs in between.
 func (n *Node) advance() {
 	now := n.cfg.Clock.Now()
 	for tm := n.timers.First(); tm != nil && !tm.at.After(now); tm = n.timers.First() {
@@ -63,8 +63,8 @@ func (n *Node) advance() {
 	n.now = now
 }
 
-// plan schedules a call of fire for the given time. It is called with the lock held, by the
-// first advance at or after that time.
+// plan schedules a call of fire for the given time. The first advance at or after that time
+// calls fire, with the lock held.
 func (n *Node) plan(at time.Time, fire func()) *timer {
 	n.broadcast() // waiting calls may have to wake up earlier now
 	return n.timers.add(at, fire)
@@ -79,8 +79,8 @@ func (n *Node) broadcast() {
 }
 
 // await blocks until done returns true. It calls done with the lock held after every change
-// of the node. It is called and returns with the lock held, and releases the lock while it
-// waits. It returns an error when ctx ends or the runtime restarts.
+// of the node. The caller holds the lock. await releases the lock while it waits, and holds
+// it again when it returns. It returns an error when ctx ends or the runtime restarts.
 func (n *Node) await(ctx context.Context, done func() bool) error {
 	for epoch := n.epoch; ; {
 		n.advance()

@@ -69,8 +69,7 @@ func (s *sandbox) item() *runtimeapi.PodSandbox {
 	}
 }
 
-// status returns the status of s in the given condition, which is the current or an earlier
-// one.
+// status returns the status of s. was is the current or an earlier condition of s.
 func (s *sandbox) status(was condition) *runtimeapi.PodSandboxStatus {
 	at := sandbox{condition: was}
 	options := s.config.GetLinux().GetSecurityContext().GetNamespaceOptions()
@@ -98,7 +97,8 @@ func (c *container) metadata() *runtimeapi.ContainerMetadata {
 	return &runtimeapi.ContainerMetadata{Name: c.config.GetMetadata().GetName(), Attempt: c.config.GetMetadata().GetAttempt()}
 }
 
-// item returns the list entry of c, built field by field for speed like a sandbox's.
+// item returns the list entry of c. Like the list entry of a sandbox, it is built field by
+// field, for speed.
 func (c *container) item() *runtimeapi.Container {
 	spec := c.config.GetImage()
 	return &runtimeapi.Container{
@@ -118,8 +118,8 @@ func (c *container) item() *runtimeapi.Container {
 	}
 }
 
-// status returns the status of c with the given state, which is the current or an earlier
-// one. While its image is in the store, the status has the image's first tag and digest.
+// status returns the status of c. l is the current or an earlier state of c. While the
+// image of c is in the store, the status has the image's first tag and digest.
 func (n *Node) status(c *container, l life) *runtimeapi.ContainerStatus {
 	spec, ref := proto.CloneOf(c.config.GetImage()), c.imageID
 	if img, ok := n.images.find(c.imageID); ok {
@@ -162,8 +162,8 @@ func (n *Node) status(c *container, l life) *runtimeapi.ContainerStatus {
 const sigterm runtimeapi.Signal = 23
 
 // user returns the user that the container runs as: root, unless its config has numeric
-// IDs. User names and the image's user are ignored, because resolving them would require
-// the image's files.
+// IDs. It ignores user names and the image's user, because it would need the image's files
+// to resolve them.
 func (c *container) user() *runtimeapi.ContainerUser {
 	security := c.config.GetLinux().GetSecurityContext()
 	uid, gid := security.GetRunAsUser().GetValue(), security.GetRunAsGroup().GetValue()
@@ -171,7 +171,7 @@ func (c *container) user() *runtimeapi.ContainerUser {
 	return &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{Uid: uid, Gid: gid, SupplementalGroups: groups}}
 }
 
-// shownResources returns the resources for the status. They are never nil, as in
+// shownResources returns the resources for the status. The result is never nil, as in
 // containerd.
 func (l life) shownResources() *runtimeapi.ContainerResources {
 	if l.resources == nil {

@@ -14,8 +14,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// walk makes random calls on a node, and checks after each what must hold at
-// all times. It returns a digest of all answers.
+// walk makes random calls on a node. After each call it checks the conditions
+// that must always hold. It computes a digest of all responses.
 type walk struct {
 	*bed
 	rnd        *rand.Rand
@@ -36,7 +36,7 @@ func randomWalk(tb testing.TB, seed uint64, steps int) string {
 	return fmt.Sprintf("%x", w.sum.Sum(nil))
 }
 
-// note adds an answer to the digest. Errors belong to it too.
+// note adds a response or an error to the digest.
 func (w *walk) note(err error, messages ...proto.Message) {
 	w.sum.Write(fmt.Append(nil, err))
 	for _, m := range messages {
@@ -72,7 +72,7 @@ func (w *walk) step() {
 	case 4, 5, 6:
 		w.note(w.StartContainer(ctx, w.pick(w.containers)))
 	case 7:
-		w.note(w.StopContainer(ctx, w.pick(w.containers), w.rnd.Int64N(2))) // none waits
+		w.note(w.StopContainer(ctx, w.pick(w.containers), w.rnd.Int64N(2))) // these programs exit at once, so the call does not wait
 	case 8:
 		w.note(w.RemoveContainer(ctx, w.pick(w.containers)))
 	case 9:
@@ -93,7 +93,7 @@ func (w *walk) step() {
 	}
 }
 
-// check looks at the whole node: what must hold at any time does.
+// check checks the conditions that must always hold.
 func (w *walk) check() {
 	ctx, t := w.t.Context(), w.t
 	sandboxes, err := w.ListPodSandbox(ctx, nil)
@@ -124,7 +124,8 @@ func (w *walk) check() {
 		if c.GetState() == exited {
 			require.NotEmpty(t, st.GetReason())
 			require.GreaterOrEqual(t, st.GetFinishedAt(), st.GetStartedAt())
-			// Nothing that has ended changes, the clock and reboots included.
+			// The status of an exited container never changes, not even after
+			// clock steps and reboots.
 			if before, ok := w.ended[c.GetId()]; ok {
 				require.Equal(t, before, st.String())
 			}

@@ -10,7 +10,7 @@ import (
 // record is what the manager records about a listed image.
 type record struct {
 	age
-	containers int // containers that used it when they were last listed
+	containers int // number of containers that used the image when containers were last listed
 	deletions  retries
 }
 
@@ -30,8 +30,8 @@ const (
 	lastRetry  = time.Hour
 )
 
-// load reads the ages that the previous process saved. The time since then is not added:
-// if the wall clock was set meanwhile, it could be decades.
+// load reads the ages that the previous process saved. It does not add the time since they
+// were saved, which could be decades if the wall clock was set in between.
 func (m *Manager) load(ctx context.Context, now time.Time) {
 	if m.loaded {
 		return
@@ -60,7 +60,7 @@ func rebaseTime(now, t, saved time.Time) time.Time {
 }
 
 // save writes the ages if an image was added or removed, or its use started or ended.
-// Otherwise it writes them once per Period: then only the last use of images in use has
+// Otherwise it writes them once per Period, because only the last use of images in use has
 // changed.
 func (m *Manager) save(ctx context.Context, now time.Time) {
 	if m.cfg.State == nil || !m.changed && now.Sub(m.savedAt) < m.cfg.Period {
@@ -80,8 +80,8 @@ func (m *Manager) save(ctx context.Context, now time.Time) {
 // finalSaveTimeout is how long Run waits at its end for the current pass and the store.
 const finalSaveTimeout = 5 * time.Second
 
-// saveFinal writes the ages at the end of Run. The time until the next process starts does
-// not count, but all the time until now does.
+// saveFinal writes the ages at the end of Run, so that they include the time until now.
+// The time until the next process starts does not count.
 func (m *Manager) saveFinal(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalSaveTimeout)
 	defer cancel()
@@ -95,9 +95,9 @@ func (m *Manager) saveFinal(ctx context.Context) {
 	}
 }
 
-// wallTime returns t by the wall clock as it is set now. A node without a battery-backed
-// clock starts in 1970 and sets its clock later: without the conversion, the ages of its
-// images would be decades after a restart.
+// wallTime returns the time t according to the present setting of the wall clock. A node
+// without a battery-backed clock starts in 1970 and sets its clock later: without the
+// conversion, the ages of its images would be decades after a restart.
 func wallTime(now, t time.Time) time.Time {
 	if t.IsZero() {
 		return t

@@ -25,8 +25,8 @@ type ImageService interface {
 
 // Runtime returns the containers and the images that they use. It is a literal subset of
 // cri.RuntimeService. ListContainers must return all containers, in any state and of any
-// client. Its result is not modified, so that an agent may answer from a list that it has
-// just made. ContainerStatus is called concurrently.
+// client. The Manager does not modify the result, so that an agent may return a list that
+// it has just made. ContainerStatus is called concurrently.
 type Runtime interface {
 	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
 	ContainerStatus(ctx context.Context, containerID string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
@@ -43,15 +43,16 @@ type Config struct {
 	Images ImageService
 	// Runtime is the runtime's container service. Required.
 	Runtime Runtime
-	// FS measures the filesystem of the images; [RuntimeFS] asks the kernel. If nil,
-	// images are never deleted for space, only for their age and by
-	// [Manager.DeleteUnusedImages]. Optional.
+	// FS measures the filesystem of the images; [RuntimeFS] implements it. If nil, images
+	// are never deleted for space, only for their age and by [Manager.DeleteUnusedImages].
+	// Optional.
 	FS FS
 	// RuntimeClassInImageCriAPI is the kubelet's feature gate of that name: a container
 	// then protects only the image that was pulled for its runtime handler, not images
 	// with the same id for other handlers.
 	RuntimeClassInImageCriAPI bool
-	// Policy configures when images are deleted. The zero Policy is the kubelet's.
+	// Policy configures when images are deleted. The zero Policy has the kubelet's
+	// defaults.
 	Policy Policy
 	// Preference returns the user's preference for an image. It must be fast and must not
 	// call the Manager. Default: [Default] for all images.
@@ -73,8 +74,8 @@ type Config struct {
 	// Events records events about Node. Set both or neither.
 	Events EventRecorder
 	Node   runtime.Object
-	// EventPeriod is the time for which an event is not repeated, unless a collection has
-	// succeeded in between. Default 1h.
+	// EventPeriod is the minimum time between two events with the same reason and subject,
+	// unless a collection of [Manager.Run] succeeds in between. Default 1h.
 	EventPeriod time.Duration
 	// Clock is the time source. Default the system clock.
 	Clock clock.Clock
@@ -87,9 +88,9 @@ type Config struct {
 // Observer holds optional callbacks. They are called during a pass, one at a time. They
 // must not block or start a pass.
 type Observer struct {
-	// Removed is called after each deletion. The reason is [ReasonAge] or [ReasonSpace],
-	// the labels of kubelet_image_garbage_collected_total, which counts the deletions
-	// without an error.
+	// Removed is called after each deletion. The reason is [ReasonAge] or [ReasonSpace].
+	// These are the labels of kubelet_image_garbage_collected_total, which counts the
+	// deletions without an error.
 	Removed func(image Image, reason Reason, took time.Duration, err error)
 	// Measured is called after each measurement of the filesystem.
 	Measured func(Usage)

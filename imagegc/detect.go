@@ -9,10 +9,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// detect lists images, then containers. In this order, a container that was created from
-// a listed image is in the list of containers. If detect returns an error, nothing may be
-// deleted; what was listed is recorded anyway. A new image counts as first seen at the
-// start of the pass.
+// detect lists images, then containers. Because of this order, a container that already
+// existed when the images were listed is in the list of containers. If detect returns an
+// error, nothing may be deleted. The lists are recorded even if an inspection fails. A new
+// image counts as first seen at the start of the pass.
 func (m *Manager) detect(ctx context.Context, began time.Time) error {
 	m.load(ctx, began)
 	images, err := m.listImages(ctx)
@@ -40,7 +40,7 @@ func (m *Manager) listImages(ctx context.Context) ([]*runtimeapi.Image, error) {
 	return slices.DeleteFunc(slices.Clone(images), func(i *runtimeapi.Image) bool { return i == nil }), nil
 }
 
-// listContainers lists containers and returns the IDs of those to inspect.
+// listContainers lists containers and returns the IDs of the containers to inspect.
 func (m *Manager) listContainers(ctx context.Context) ([]string, error) {
 	at := m.cfg.Clock.Now()
 	list, err := m.cfg.Runtime.ListContainers(ctx, nil)
@@ -61,7 +61,7 @@ func (m *Manager) inspect(ctx context.Context, ids []string) error {
 	return protectAll
 }
 
-// record replaces the records with those of the listed images.
+// record replaces the records with the records of the listed images.
 func (m *Manager) record(images []*runtimeapi.Image, began time.Time) {
 	before, now := m.records, m.cfg.Clock.Now()
 	m.records = make(map[string]*record, len(images))

@@ -6,65 +6,68 @@
 // A [Manager] records for each image when it was first listed and when a container that
 // uses it was last listed. [Manager.Collect] deletes images that have reached MaxAge. If
 // the filesystem is at or above the high threshold, it also deletes the least recently
-// used images until usage is at the low threshold. [Manager.Free] and
+// used images until the usage is at the low threshold. [Manager.Free] and
 // [Manager.DeleteUnusedImages] delete images for other goals, and [Manager.Run] collects
-// periodically. The decision is [PlanDeletions], a pure function; [Manager.Plan] returns it as a
-// table or JSON and deletes nothing. The baseline is the image manager of kubelet 1.36.
+// periodically. The pure function [PlanDeletions] decides which images are deleted.
+// [Manager.Plan] returns its decisions as a table or JSON, and deletes nothing. The
+// baseline is the image manager of kubelet 1.36.
 //
-// An image is protected by a container that uses it, running or not; by being pinned in
-// the runtime; by a lease, which [Manager.Acquire] gives to a caller that is about to use
-// the image; by the user, with [Config].Preference; and for a while by its age and its
-// recent use.
+// An image is protected if a container uses it, running or not; if it is pinned in the
+// runtime; if a caller that is about to use it has acquired a lease with
+// [Manager.Acquire]; if the user keeps it with [Config].Preference; and for some time
+// after it was first seen or last used.
 //
 // # What you supply
 //
-// The CRI client, both as [ImageService] and as [Runtime], and an [FS]: on Linux
-// RuntimeFS{client}. Without an FS, images are never deleted for space. An agent that
-// lists containers anyway may answer from its own list. A [Store], such as those of
-// package agent/state, keeps the ages of images across restarts. Pass the Manager to the
-// image puller, which acquires leases, and to the eviction manager: its ImageGC is one
-// line around DeleteUnusedImages, or around Free, which deletes only as much as is
-// needed.
+// You supply the CRI client, both as [ImageService] and as [Runtime], and an [FS], which
+// is RuntimeFS{client} on Linux. Without an FS, images are never deleted for space. An
+// agent that lists containers anyway may implement ListContainers with its own list. A
+// [Store] keeps the ages of images across restarts; package agent/state has
+// implementations. Pass the Manager to the image puller, which acquires leases, and to the
+// eviction manager: a method that calls DeleteUnusedImages, or Free, which deletes only as
+// much as is needed, implements eviction.ImageGC.
 //
 // # What it guarantees
 //
-//  1. No image is deleted that the runtime lists as used by a container, whichever
-//     client created the container, by id, digest or tag, as root filesystem or
-//     volume. Nor is an image deleted that is pinned, leased, kept, young or recently
-//     used, or a pause image, which sandboxes use. The list of containers is refreshed
-//     when it is 5 s old, also between deletions. While a container that has not
-//     exited cannot be inspected, nothing is deleted, because any image may be mounted
-//     as one of its volumes; the error names the container. After 10 min, or when it
-//     has exited, such a container protects only the image in its list entry.
-//  2. An image that exists when Acquire returns exists until the lease is released:
-//     Acquire waits for a deletion in progress, and none starts after it.
-//  3. The filesystem is measured after each deletion, and no further image is deleted
-//     once there is enough space. The sizes that the runtime reports are used only to
+//  1. No image is deleted that a container uses as its root filesystem or as a volume,
+//     whichever client created the container, and whether the container names the image by
+//     id, digest or tag. No image is deleted that is pinned, leased, kept by the user,
+//     young or recently used, or that is a pause image, which sandboxes use. The Manager
+//     lists the containers again when the list is 5 s old, also between deletions. While a
+//     container that has not exited cannot be inspected, nothing is deleted, because the
+//     container may mount any image as a volume; the error names the container. After 10
+//     min, or when the container has exited, it protects only the image in its list entry.
+//  2. An image that exists when Acquire returns exists until the lease ends: Acquire waits
+//     for a deletion of the image that is in progress, and no deletion of the image starts
+//     during the lease.
+//  3. The filesystem is measured after each deletion, and no further image is deleted for
+//     space once there is enough. The sizes that the runtime reports are used only to
 //     order images.
-//  4. A failed deletion of one image stops neither the deletion of others nor the next
-//     pass. It is retried after 1 min, 2 min and so on up to 1 h.
-//  5. After a restart, an image may be treated as younger than it is, by at most the
-//     time without an agent plus the time since the ages were last saved. They are
-//     saved once per Period and when [Manager.Run] ends. Images whose age is lost
-//     count as new. Setting the clock makes no image older, even during a restart.
-//  6. AfterGC is called with the images that the runtime lists after the deletions,
-//     whether or not all deletions succeeded. If the list fails, the next pass calls
+//  4. If the deletion of an image fails, the Manager continues with the other images, and
+//     retries the failed deletion after 1 min, 2 min and so on up to 1 h.
+//  5. After a restart, an image may be treated as younger than it is, by at most the time
+//     without an agent plus the time since the ages were last saved. The ages are saved at
+//     least once per Period and when [Manager.Run] ends. Images whose age is lost count as
+//     new. Setting the clock does not make an image older, even during a restart.
+//  6. AfterGC is called with the images that the runtime lists after the deletions, even
+//     if some deletions have failed. If listing the images fails, the next pass calls
 //     AfterGC.
-//  7. Each container costs one ContainerStatus call in its life. Only failed calls are
-//     repeated: after 1 min, 2 min and so on.
+//  7. ContainerStatus is called once for each container. Only a failed call is repeated,
+//     after 1 min, 2 min and so on up to 1 h.
 //
-// Leases end with the process: a caller that needs them after a restart acquires them
-// again before the first pass that may delete images. One race remains: a container may
-// be created without a lease, from an image that has long been unused, within those 5 s.
+// Leases end with the process: a caller that needs a lease after a restart must acquire it
+// again before the first pass that may delete images. One race remains: within the 5 s
+// after the containers were listed, a client may create a container without a lease, from
+// an image that has long been unused.
 //
 // # Goroutines and locking
 //
-// New starts nothing. Passes run one at a time; a pass waits for another one no longer
-// than its context allows. A pass runs on the goroutine of its caller and inspects new
-// containers on up to eight other goroutines, which have ended when it returns if the
-// runtime's calls end with their contexts. Images are deleted one at a time. Observer and
-// AfterGC are called by the pass and must not start one. Acquire, its release function,
-// Images and Trigger may be called at any time; Acquire may wait for a deletion.
+// New starts nothing. Passes run one at a time; a pass waits for another pass until its
+// context is done. A pass runs on the goroutine of its caller and inspects new containers
+// on up to eight other goroutines. The pass waits for these goroutines, so calls of the
+// runtime must end when their contexts are done. Images are deleted one at a time. The
+// pass calls the Observer and AfterGC, which must not start a pass. Acquire, its release
+// function, Images and Trigger may be called at any time; Acquire may wait for a deletion.
 //
 // # Differences from the kubelet
 //
@@ -104,8 +107,8 @@
 //   - The kubelet adds up the sizes of deleted images to decide when to stop; ours
 //     measures the filesystem after each deletion, and reports each measurement that
 //     has no capacity.
-//   - If rounding makes the low threshold reached at the high one, ours deletes
-//     nothing; the kubelet deletes one image.
+//   - If usage is at the high threshold only because of rounding, and enough space for the
+//     low threshold is available, ours deletes nothing; the kubelet deletes one image.
 //   - The kubelet's percentages overflow on filesystems of more than 80 PiB; ours do
 //     not.
 //   - The kubelet asks the runtime to delete an image with an empty id; ours keeps
@@ -123,8 +126,8 @@
 //   - Ours checks which images are in use every minute, with the lists that also serve
 //     Images; the kubelet checks every five minutes, and lists images every half
 //     minute.
-//   - The order of deletion is total: after the times come sizes, largest first, and
-//     names.
+//   - The order of deletion is total: images with equal times are ordered by size, the
+//     largest first, and then by name.
 //
 // # Testing your code with it
 //

@@ -22,7 +22,7 @@ type SpaceError struct {
 	// filesystem.
 	Percent       int
 	CapacityBytes uint64
-	// WantBytes is how much had to be freed, FreedBytes how much was.
+	// WantBytes is how much had to be freed, FreedBytes how much was freed.
 	WantBytes, FreedBytes uint64
 }
 
@@ -47,8 +47,8 @@ func formatSize(bytes uint64) string {
 	return fmt.Sprintf("%.1f %s", size, units[0])
 }
 
-// warn records an event, unless it did so less than an EventPeriod ago for the same
-// reason and subject.
+// warn records an event, unless an event with the same reason and subject was recorded
+// less than an EventPeriod ago.
 func (m *Manager) warn(reason, subject, message string) {
 	now, key := m.cfg.Clock.Now(), reason+" "+subject
 	if m.cfg.Events == nil || now.Before(m.eventAllowedAt[key]) {
@@ -69,8 +69,8 @@ func (m *Manager) warnOfNoIDs() {
 	}
 }
 
-// collectAndReport runs a periodic collection. A first failure is only logged, because the
-// runtime may be starting; further ones also cause an event.
+// collectAndReport runs a periodic collection. The first of consecutive failures is only
+// logged, because the runtime may be starting. The next failures also cause an event.
 func (m *Manager) collectAndReport(ctx context.Context) {
 	_, err := m.Collect(ctx)
 	if ctx.Err() != nil || m.lock(ctx) != nil {

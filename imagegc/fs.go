@@ -9,8 +9,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// FS measures the filesystem that holds the images. It must not return a cached value: a
-// collection would delete more than it needs.
+// FS measures the filesystem that holds the images. Usage must not return a cached value:
+// with one, a collection would delete more than is needed.
 type FS interface {
 	Usage(ctx context.Context) (Usage, error)
 }
@@ -18,7 +18,8 @@ type FS interface {
 // Usage is the capacity and the available space of a filesystem.
 type Usage struct {
 	CapacityBytes uint64 `json:"capacityBytes"`
-	// AvailableBytes is what can still be written, without what is reserved for root.
+	// AvailableBytes is how much can still be written, without the space reserved for
+	// root.
 	AvailableBytes uint64 `json:"availableBytes"`
 }
 
@@ -54,9 +55,9 @@ type ImageFsInfo interface {
 }
 
 // RuntimeFS measures the filesystem at the mount point that the runtime reports for its
-// images. The runtime's report has no capacity, and its device may be unknown outside the
-// runtime (kubernetes#113066). RuntimeFS calls the runtime for each measurement, because
-// its configuration may have changed.
+// images. The report has no capacity, and the device in the report may be unknown outside
+// the runtime (kubernetes#113066). RuntimeFS calls the runtime for each measurement,
+// because the configuration of the runtime may have changed.
 type RuntimeFS struct {
 	Runtime ImageFsInfo
 }

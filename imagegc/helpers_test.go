@@ -83,8 +83,8 @@ type rig struct {
 	pods   int
 }
 
-// newRig makes a node of 100 GiB with images of the given names, each as large as
-// its last word says: "a:1 2GiB". A word "pinned" pins it.
+// newRig makes a node of 100 GiB with images of the given names. The last word is the size
+// of the image: "a:1 2GiB". A word "pinned" pins it.
 func newRig(t *testing.T, images []string, options ...func(*imagegc.Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, clock: testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}
@@ -150,8 +150,8 @@ func (r *rig) id(name string) string {
 	return status.GetImage().GetId()
 }
 
-// create makes a container of an image, with others as volumes, and returns its id
-// and its sandbox's.
+// create makes a container of an image, with other images as volumes, and returns the ids
+// of the container and of its sandbox.
 func (r *rig) create(image string, volumes ...string) (container, sandbox string) {
 	r.t.Helper()
 	r.pods++
@@ -199,7 +199,7 @@ func shortName(tags []string) string {
 	return strings.TrimPrefix(tags[0], "docker.io/library/")
 }
 
-// fill fills the disk, images included, to so many percent.
+// fill fills the disk to the given percentage, including the images.
 func (r *rig) fill(percent uint64) {
 	r.t.Helper()
 	require.NoError(r.t, r.node.FillDisk(0, 0))

@@ -23,7 +23,7 @@ import (
 
 // script is a runtime with fixed answers.
 type script struct {
-	mu         sync.Mutex // of what calls add to
+	mu         sync.Mutex // guards the fields that calls change
 	images     []*runtimeapi.Image
 	containers []*runtimeapi.Container
 	mounts     map[string][]*runtimeapi.Mount // by container

@@ -15,7 +15,7 @@ import (
 type Image struct {
 	// ID is the runtime's id of the image.
 	ID string `json:"id"`
-	// Tags and Digests are its references.
+	// Tags and Digests are the references of the image.
 	Tags    []string `json:"tags,omitempty"`
 	Digests []string `json:"digests,omitempty"`
 	// RuntimeHandler is the handler that the image was pulled for, if the runtime has
@@ -24,10 +24,10 @@ type Image struct {
 	// SizeBytes is the size that the runtime reports. It includes layers shared with
 	// other images, so that a deletion may free less.
 	SizeBytes uint64 `json:"sizeBytes"`
-	// Annotations are the annotations of its spec.
+	// Annotations are the annotations of the image's spec.
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// FirstDetected is when the image was first listed, LastUsed when a container that
-	// uses it was last listed, zero if never.
+	// uses it was last listed. LastUsed is zero if no such container was ever listed.
 	FirstDetected time.Time `json:"firstDetected,omitzero"`
 	LastUsed      time.Time `json:"lastUsed,omitzero"`
 	// Containers is how many containers use it, as their image or as a volume.
@@ -40,8 +40,8 @@ type Image struct {
 	LeasedUntil time.Time `json:"leasedUntil,omitzero"`
 	// Preference is the user's preference.
 	Preference Preference `json:"preference,omitempty"`
-	// Failures is how many times in a row its deletion has failed. It is retried at
-	// RetryAt or later.
+	// Failures is how many times in a row the deletion of the image has failed. The
+	// deletion is retried at RetryAt or later.
 	Failures int       `json:"failures,omitempty"`
 	RetryAt  time.Time `json:"retryAt,omitzero"`
 }
@@ -58,8 +58,8 @@ func (i Image) Name() string {
 	}
 }
 
-// isPause reports whether the image is a pause image, which sandboxes use. No container
-// that uses it is listed, and not every runtime pins it.
+// isPause reports whether the image is a pause image, which sandboxes use. The runtime
+// lists no container that uses a pause image, and not every runtime pins it.
 func (i Image) isPause() bool {
 	return slices.ContainsFunc(slices.Concat(i.Tags, i.Digests), func(ref string) bool {
 		parsed, err := imageref.Parse(ref)
@@ -75,7 +75,7 @@ func (i Image) isPause() bool {
 	})
 }
 
-// key identifies the image, also if one id exists for several handlers.
+// key identifies the image, even if several handlers have an image with the same id.
 func (i Image) key() string { return imageKey(i.ID, i.RuntimeHandler) }
 
 func imageKey(id, handler string) string {
@@ -85,8 +85,8 @@ func imageKey(id, handler string) string {
 	return id + "," + handler
 }
 
-// unusedSince returns when the image was last used. If it was never used, that is when it
-// was first seen: it may have been pulled for later use.
+// unusedSince returns when the image was last used. If the image was never used,
+// unusedSince returns when it was first listed: it may have been pulled for later use.
 func (i Image) unusedSince() time.Time {
 	if i.LastUsed.After(i.FirstDetected) {
 		return i.LastUsed
@@ -100,15 +100,15 @@ func compareNames(a, b Image) int {
 	return cmp.Or(strings.Compare(a.Name(), b.Name()), strings.Compare(a.ID, b.ID), strings.Compare(a.RuntimeHandler, b.RuntimeHandler))
 }
 
-// Preference is what a user wants for an image.
+// Preference is a user's preference for an image.
 type Preference string
 
 const (
-	// Default leaves the image to the policy.
+	// Default means that the policy decides about the image.
 	Default Preference = ""
-	// Prefer deletes the image before all others when space is needed. It deletes no
-	// image that would be kept otherwise.
+	// Prefer means that the image is deleted before other images when space is needed. It
+	// does not remove any protection.
 	Prefer Preference = "prefer"
-	// Keep never deletes the image.
+	// Keep means that the image is never deleted.
 	Keep Preference = "keep"
 )

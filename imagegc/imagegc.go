@@ -30,13 +30,14 @@ type Manager struct {
 	collectRequested atomic.Bool // a collection was requested by Trigger
 
 	// step, of capacity 1, is full while a pass runs. It serialises passes and guards the
-	// fields down to mu. It is a channel because a pass that waits for it has a context.
+	// fields down to mu. It is a channel and not a mutex, so that a waiting pass can stop
+	// when its context is done.
 	step           chan struct{}
 	users          *imageUsers
 	usersAt        time.Time // time of the last list of containers
 	records        map[string]*record
 	loaded         bool
-	changed        bool // since savedAt, other than times of use
+	changed        bool // the ages have changed since savedAt, not counting times of use
 	afterGCPending bool // AfterGC must be called by the next pass
 	savedAt        time.Time
 	lastFailed     bool                 // the last collection of Run failed
@@ -50,20 +51,22 @@ type Manager struct {
 	deleting *deletion // the deletion in progress
 }
 
-// Result is what a pass that may delete images did.
+// Result is the result of a pass that may delete images.
 type Result struct {
-	// At is when it started, Took how long it took.
+	// At is when the pass started, Took how long it took.
 	At   time.Time
 	Took time.Duration
-	// Before and After are the first and the last measurement; zero if it took none.
+	// Before and After are the first and the last measurement of the filesystem. They are
+	// zero if the pass measured nothing.
 	Before Usage
 	After  Usage
-	// WantBytes is how much it had to free for space, without deletions for MaxAge.
+	// WantBytes is the number of bytes that the pass had to free, not counting deletions
+	// for MaxAge.
 	WantBytes uint64
-	// FreedBytes is how much more is available at its end than before its first deletion.
-	// Others may have written to the filesystem meanwhile.
+	// FreedBytes is how many more bytes are available in After than in Before. Other
+	// processes may have written to the filesystem meanwhile.
 	FreedBytes uint64
-	// Removed are the images that it deleted, in this order.
+	// Removed are the deleted images, in the order of deletion.
 	Removed []Removal
 	// Failed are the images whose deletion failed.
 	Failed []Removal
@@ -99,8 +102,8 @@ func New(cfg Config) (*Manager, error) {
 // Observer and repeated after Period. While another Run is active, it returns
 // [ErrRunning].
 //
-// Without MaxAge, and with a high threshold of 100 or without an FS, it collects only
-// when triggered.
+// If there is no MaxAge, and the high threshold is 100 or there is no FS, Run collects
+// only when triggered.
 func (m *Manager) Run(ctx context.Context) error {
 	var next time.Time
 	err := m.loop.Run(ctx, func(ctx context.Context) time.Duration {
@@ -122,7 +125,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	return err
 }
 
-// idle reports whether a collection can never have anything to do.
+// idle reports whether the policy and the FS leave nothing to do for collections.
 func (m *Manager) idle() bool {
 	return m.policy.maxAge == 0 && (m.policy.high == 100 || m.cfg.FS == nil)
 }
@@ -134,8 +137,8 @@ func (m *Manager) Trigger() {
 }
 
 // Detect lists images and containers, updates the ages of images, and deletes nothing. It
-// returns the error of a failed list, which changes nothing, of a container whose images
-// are unknown, or of ctx.
+// returns an error if a list fails, and then changes no ages. It also returns an error if
+// the images of a container are unknown or ctx is done.
 func (m *Manager) Detect(ctx context.Context) error {
 	if err := m.lock(ctx); err != nil {
 		return err
@@ -147,10 +150,10 @@ func (m *Manager) Detect(ctx context.Context) error {
 }
 
 // Collect deletes the images that have reached MaxAge. Then, if the filesystem is at or
-// above the high threshold, it deletes others until the measured usage is at the low one.
-// A failure of one step does not stop the other; the error joins all failures. It
-// contains a [*SpaceError] if there is still too little space although each deletion for
-// space succeeded.
+// above the high threshold, it deletes other images until the measured usage is at the low
+// threshold. A failed deletion does not stop other deletions. The error joins all
+// failures, and contains a [*SpaceError] if there is still too little space although each
+// deletion for space succeeded.
 func (m *Manager) Collect(ctx context.Context) (Result, error) {
 	return m.pass(ctx, func(p *pass) error {
 		aged := m.deleteAged(ctx, p)
@@ -165,10 +168,10 @@ func (m *Manager) Collect(ctx context.Context) (Result, error) {
 	})
 }
 
-// Free deletes images until the given number of bytes more is available than when it
-// started, without regard to the thresholds. The error is a [*SpaceError] if that cannot
-// be reached although each deletion succeeded. Without an FS it deletes nothing and
-// returns an error.
+// Free deletes images until the number of available bytes has risen by the given number,
+// without regard to the thresholds. The error is a [*SpaceError] if too few bytes became
+// available although each deletion succeeded. Without an FS it deletes nothing and returns
+// an error.
 func (m *Manager) Free(ctx context.Context, bytes uint64) (Result, error) {
 	return m.pass(ctx, func(p *pass) error {
 		if m.cfg.FS == nil {
@@ -182,8 +185,8 @@ func (m *Manager) Free(ctx context.Context, bytes uint64) (Result, error) {
 }
 
 // DeleteUnusedImages deletes every image that is not protected, without regard to disk
-// usage. The eviction manager calls it before it evicts pods. The error joins those of
-// failed deletions; Observer.Collected gets the result.
+// usage. The eviction manager calls it before it evicts pods. The error joins the errors
+// of failed deletions. The result is passed to Observer.Collected.
 func (m *Manager) DeleteUnusedImages(ctx context.Context) error {
 	_, err := m.pass(ctx, func(p *pass) error {
 		if m.cfg.FS != nil {
@@ -196,9 +199,9 @@ func (m *Manager) DeleteUnusedImages(ctx context.Context) error {
 	return err
 }
 
-// Plan returns what [Manager.Collect] would do now, and why, computed from the image
-// sizes that the runtime reports. It deletes nothing. An error means that a collection
-// would delete nothing either.
+// Plan returns what [Manager.Collect] would do now, and why, computed from the image sizes
+// that the runtime reports. It deletes nothing. If Plan returns an error, a collection
+// would fail as well, but might first delete images that have reached MaxAge.
 func (m *Manager) Plan(ctx context.Context) (Plan, error) {
 	if err := m.lock(ctx); err != nil {
 		return Plan{}, err
@@ -218,7 +221,7 @@ func (m *Manager) Plan(ctx context.Context) (Plan, error) {
 	return newPlan(now, m.snapshot(), m.cfg.Policy, u), nil
 }
 
-// lock waits until no other pass runs, no longer than ctx allows.
+// lock waits until no other pass runs or ctx is done.
 func (m *Manager) lock(ctx context.Context) error {
 	if ctx.Err() == nil {
 		select {

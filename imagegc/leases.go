@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// defaultLeaseTTL is containerd's default: longer than any pull, and short enough for a
-// lease whose owner has crashed.
+// defaultLeaseTTL is containerd's default. It is longer than any pull, and short enough
+// for a lease whose owner has crashed.
 const defaultLeaseTTL = 24 * time.Hour
 
 // lease protects an image for an owner.
@@ -38,12 +38,13 @@ func overlap(a, b []string) bool {
 // Acquire protects the image of a reference for the owner until release is called or ttl
 // has passed; 0 or less means 24 h. The image need not exist yet. The reference may be a
 // tag, a digest or an ID; each pass resolves it again. A second lease for the same
-// reference and owner replaces the first, whose release function then does nothing.
-// Release may be called more than once.
+// reference and owner replaces the first lease. The release function of the first lease
+// then does nothing. A release function may be called more than once.
 //
-// If the image is being deleted, Acquire returns when the deletion has ended, after at
-// most two minutes: a caller that finds the image after Acquire can rely on it. Therefore
-// an Observer must not call Acquire.
+// If the image is being deleted, Acquire waits until the deletion has ended, for at most
+// two minutes. An image that exists after Acquire has returned is therefore not deleted
+// during the lease. An Observer must not call Acquire, which may wait for the pass that
+// has called the Observer.
 func (m *Manager) Acquire(ref, owner string, ttl time.Duration) (release func()) {
 	if ttl <= 0 {
 		ttl = defaultLeaseTTL
@@ -64,5 +65,5 @@ func (m *Manager) Acquire(ref, owner string, ttl time.Duration) (release func())
 	}
 }
 
-// dropLeases deletes leases. The caller holds mu.
+// dropLeases deletes the leases for which over returns true. The caller holds mu.
 func (m *Manager) dropLeases(over func(*lease) bool) { m.leases = slices.DeleteFunc(m.leases, over) }

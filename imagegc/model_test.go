@@ -169,7 +169,7 @@ func TestCollect_RandomWalksDeleteNothingInUse(t *testing.T) {
 		there := w.there()
 		_ = w.DeleteUnusedImages(t.Context())
 		require.Equal(t, there, w.there(), "seed %d", seed)
-		// And all that may go does.
+		// Without users and leases, all images that may be deleted are deleted.
 		for sandbox := range w.used {
 			require.NoError(t, w.node.RemovePodSandbox(t.Context(), sandbox))
 		}

@@ -6,10 +6,11 @@ import (
 	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
-// Image names come in many forms: the runtime lists IDs, tags and digests, a container
-// has one of them, and people write short names. They are compared in a normal form: for
-// an ID or a digest what follows "sha256:", for a tag the full reference. A digest
-// identifies its image in any repository, and a tag next to it is ignored.
+// Image names come in many forms: the runtime lists IDs, tags and digests, a container has
+// one of these names, and people write short names. The names are compared in a normal
+// form: for an ID or a digest, the part after "sha256:"; for a tag, the full reference. A
+// digest identifies its image in any repository, and a tag in front of a digest is
+// ignored.
 
 // refNames returns the normal forms of a name that a container or a lease uses for its
 // image.
@@ -38,7 +39,7 @@ func imageNames(id string, tags, digests []string) (names []string) {
 	return names
 }
 
-// digestName returns what follows the algorithm in an ID, a digest or repository@digest.
+// digestName returns the part after the algorithm in an ID, a digest or repository@digest.
 func digestName(ref string) string {
 	if _, digest, ok := strings.Cut(ref, "@"); ok {
 		ref = digest

@@ -8,9 +8,9 @@ import (
 	"github.com/kubeparts/kubeparts/status/nodestatus"
 )
 
-// Images returns the images for the node's status, as they were last listed: sorted by
-// descending size and then by descending id, at most MaxNodeImages of them, each with at
-// most five names, digests before tags. The caller owns the result.
+// Images returns the last listed images for the node's status, sorted by descending size
+// and then by descending id. It returns at most MaxNodeImages images, each with at most
+// five names, digests before tags. The caller owns the result.
 func (m *Manager) Images() []corev1.ContainerImage {
 	m.mu.Lock()
 	images := slices.Clone(m.images)

@@ -11,25 +11,24 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// Plan is what a collection would do, and why. It marshals to JSON.
+// Plan is what a collection would do, and why. It can be marshaled to JSON.
 type Plan struct {
 	// At is when the plan was made.
 	At time.Time `json:"at"`
 	// Usage is the usage of the filesystem. Zero means that there is no Config.FS, so
 	// that images are never deleted for space.
 	Usage Usage `json:"usage"`
-	// UsedPercent is the same in percent, rounded up. At HighThresholdPercent or above,
-	// space is freed down to LowThresholdPercent.
+	// UsedPercent is the usage in percent, rounded up. If it is HighThresholdPercent or
+	// more, a collection frees space until it is LowThresholdPercent.
 	UsedPercent          int `json:"usedPercent"`
 	HighThresholdPercent int `json:"highThresholdPercent"`
 	LowThresholdPercent  int `json:"lowThresholdPercent"`
 	// WantBytes is how much must be freed, 0 below the high threshold.
 	WantBytes uint64 `json:"wantBytes"`
 	// DeleteBytes is the total size of the images that would be deleted. A collection
-	// measures the filesystem after each deletion, and may need fewer or more of those
-	// that may be deleted.
+	// measures the filesystem after each deletion, and may delete fewer or more images.
 	DeleteBytes uint64 `json:"deleteBytes"`
-	// Decisions are those of [PlanDeletions].
+	// Decisions are the decisions of [PlanDeletions].
 	Decisions []Decision `json:"decisions"`
 }
 

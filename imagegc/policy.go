@@ -8,7 +8,7 @@ import (
 )
 
 // Policy configures when images are deleted and which are protected for a while. The zero
-// value is the kubelet's default.
+// value has the kubelet's defaults.
 type Policy struct {
 	// HighThresholdPercent is the usage of the filesystem, 0 to 100, at or above which a
 	// collection frees space. Default 85. With 100 and no MaxAge, [Manager.Run] only
@@ -20,13 +20,13 @@ type Policy struct {
 	// MinAge is how long an image is protected after it was first seen. Default 2m.
 	MinAge *time.Duration
 	// MinUnused is how long an image is protected after it was last seen in use, however
-	// old it is: the image of a workload that is being replaced may be needed again soon
-	// (kubernetes#132372). Default 0.
+	// old the image is: if a workload is being replaced, its image may be needed again
+	// soon (kubernetes#132372). Default 0.
 	MinUnused time.Duration
 	// MaxAge is how long an image may be unused before it is deleted even if there is
-	// enough space. It counts from when the image was last seen in use, or else first
-	// seen. Default 0: no limit. Unlike the kubelet's it may be shorter than MinAge,
-	// which applies in addition.
+	// enough space. The time counts from when the image was last seen in use or, if it was
+	// never used, first seen. Default 0: no limit. Unlike in the kubelet, MaxAge may be
+	// shorter than MinAge, which applies in addition.
 	MaxAge time.Duration
 }
 
@@ -87,9 +87,10 @@ func (p Policy) Validate() error {
 	return errors.Join(errs...)
 }
 
-// bytesToFree returns how many bytes must be freed to get from the high threshold to the
-// low one. It is 0 below the high threshold, if rounding makes the low one reached
-// already, and for the zero Usage, which means not measured.
+// bytesToFree returns how many bytes must be freed until the usage is at the low
+// threshold. It returns 0 if the usage is below the high threshold, if the usage is only
+// rounded up to the high threshold and enough space for the low threshold is available, or
+// if u is zero, which means that the filesystem was not measured.
 func (l limits) bytesToFree(u Usage) uint64 {
 	if u == (Usage{}) || u.Percent() < l.high {
 		return 0
@@ -97,7 +98,8 @@ func (l limits) bytesToFree(u Usage) uint64 {
 	return missing(u, percentOf(u.CapacityBytes, 100-l.low))
 }
 
-// missing returns how many bytes are missing until so many are available.
+// missing returns how many bytes must be freed until the given number of bytes is
+// available.
 func missing(u Usage, available uint64) uint64 {
 	if u.AvailableBytes >= available {
 		return 0

@@ -13,7 +13,7 @@ import (
 // pass is the state of a pass that may delete images.
 type pass struct {
 	res   Result
-	tried bool // tried to delete an image
+	tried bool // the pass has tried to delete an image
 }
 
 // deletion is the deletion of an image in progress.
@@ -27,7 +27,7 @@ const (
 	// queue are deleted.
 	unlimited = 1<<64 - 1
 	// listMaxAge is how long a list of containers is used. Deletions may take minutes, and
-	// meanwhile containers may be created from images without a lease.
+	// meanwhile clients may create containers from images without a lease.
 	listMaxAge = 5 * time.Second
 	// removeTimeout limits the deletion of one image, in real time even with a fake clock,
 	// and so the time for which [Manager.Acquire] may have to wait.
@@ -55,8 +55,8 @@ func (m *Manager) pass(ctx context.Context, act func(*pass) error) (Result, erro
 	return p.res, err
 }
 
-// afterGC lists the remaining images, for the hook and for Images. If the list fails, the
-// next pass calls the hook.
+// afterGC lists the remaining images, stores them for [Manager.Images] and calls
+// Config.AfterGC. If the list fails, the next pass calls Config.AfterGC.
 func (m *Manager) afterGC(ctx context.Context, p *pass) {
 	images, err := m.listImages(ctx)
 	if m.afterGCPending = err != nil; m.afterGCPending {
@@ -88,9 +88,9 @@ func (m *Manager) deleteAged(ctx context.Context, p *pass) error {
 	return m.reclaim(ctx, p, deletions(decisions), unlimited)
 }
 
-// free deletes images until want more bytes are available than at the last measurement.
-// The error is a [*SpaceError] if all unprotected images were deleted and that was not
-// enough.
+// free deletes images until at least want more bytes are available than at the last
+// measurement. The error is a [*SpaceError] if all unprotected images were deleted and
+// that was not enough.
 func (m *Manager) free(ctx context.Context, p *pass, want uint64) error {
 	p.res.WantBytes = want
 	if want == 0 {
@@ -98,7 +98,7 @@ func (m *Manager) free(ctx context.Context, p *pass, want uint64) error {
 	}
 	before := p.res.After
 	until := saturatingAdd(before.AvailableBytes, want)
-	// Sizes are estimates: the queue has all images that may be deleted.
+	// The sizes are estimates, so the queue has all images that may be deleted.
 	err := m.reclaim(ctx, p, deletions(PlanDeletions(p.res.At, m.snapshot(), m.cfg.Policy, Goal{All: true})), until)
 	if p.res.After.AvailableBytes >= until {
 		return nil // failed deletions are in the result
@@ -123,8 +123,8 @@ func deletions(decisions []Decision) []Decision {
 	return decisions
 }
 
-// reclaim deletes the images of the queue, in order, until so many bytes are available.
-// It measures the filesystem after each deletion.
+// reclaim deletes the images of the queue, in order, until the given number of bytes is
+// available. It measures the filesystem after each deletion.
 func (m *Manager) reclaim(ctx context.Context, p *pass, queue []Decision, until uint64) error {
 	var errs []error
 	for _, v := range queue {
@@ -141,7 +141,7 @@ func (m *Manager) reclaim(ctx context.Context, p *pass, queue []Decision, until 
 		}
 		if err := m.remove(ctx, p, v, d); err != nil {
 			errs = append(errs, err)
-		} else if err := m.measure(ctx, p); err != nil && until != unlimited { // it is unknown whether that is enough
+		} else if err := m.measure(ctx, p); err != nil && until != unlimited { // it is unknown whether enough space is available
 			errs = append(errs, err)
 			break
 		}
@@ -149,8 +149,9 @@ func (m *Manager) reclaim(ctx context.Context, p *pass, queue []Decision, until 
 	return errors.Join(errs...)
 }
 
-// beginDeletion starts a deletion: from now on Acquire waits for its end. It returns nil
-// if the image has come into use or was leased since it was selected.
+// beginDeletion starts a deletion: from now on, Acquire waits until the deletion has
+// ended. It returns nil if a container has come to use the image, or a caller has leased
+// it, since the image was selected.
 func (m *Manager) beginDeletion(ctx context.Context, img Image) (*deletion, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -207,7 +208,7 @@ func (m *Manager) remove(ctx context.Context, p *pass, v Decision, d *deletion) 
 // errNoFS is the error of [Manager.Free] without an FS.
 var errNoFS = errors.New("cannot free space: the image filesystem is not measured")
 
-// measure measures the filesystem for the result, if there is an FS.
+// measure measures the filesystem, if there is an FS, and records the usage in the result.
 func (m *Manager) measure(ctx context.Context, p *pass) error {
 	if m.cfg.FS == nil {
 		return nil
@@ -242,7 +243,7 @@ func (m *Manager) recordUsage(p *pass, u Usage) {
 	p.res.FreedBytes = gained(p.res.Before, u)
 }
 
-// gained returns how many more bytes are available.
+// gained returns how many more bytes are available in after than in before, at least 0.
 func gained(before, after Usage) uint64 {
 	return after.AvailableBytes - min(after.AvailableBytes, before.AvailableBytes)
 }

@@ -11,7 +11,7 @@ type Reason string
 
 // Reasons for which images are deleted. They are the kubelet's metric labels.
 const (
-	// ReasonAge: unused for longer than MaxAge.
+	// ReasonAge: the image was unused for longer than MaxAge.
 	ReasonAge Reason = "age"
 	// ReasonSpace: the space is needed.
 	ReasonSpace Reason = "space"
@@ -24,8 +24,7 @@ const (
 	ReasonInUse Reason = "in use"
 	// ReasonPinned: the runtime has pinned it.
 	ReasonPinned Reason = "pinned"
-	// ReasonSandbox: its name is that of a pause image, which sandboxes use without a
-	// container that is listed.
+	// ReasonSandbox: it is a pause image. Sandboxes use it, but no listed container does.
 	ReasonSandbox Reason = "sandbox image"
 	// ReasonLeased: a caller is about to use it.
 	ReasonLeased Reason = "leased"
@@ -33,9 +32,9 @@ const (
 	ReasonKept Reason = "kept"
 	// ReasonNoID: the runtime lists it without an id, so that it cannot be deleted.
 	ReasonNoID Reason = "no id"
-	// ReasonYoung: first seen less than MinAge ago.
+	// ReasonYoung: it was first seen less than MinAge ago.
 	ReasonYoung Reason = "young"
-	// ReasonRecent: in use less than MinUnused ago.
+	// ReasonRecent: it was in use less than MinUnused ago.
 	ReasonRecent Reason = "recently used"
 	// ReasonBackoff: its deletion failed and will be retried later.
 	ReasonBackoff Reason = "backing off"
@@ -43,11 +42,12 @@ const (
 	ReasonNotNeeded Reason = "not needed"
 )
 
-// Goal is how many images must be deleted.
+// Goal determines which of the unprotected images are deleted.
 type Goal struct {
 	// Aged deletes the images that were not used for the policy's MaxAge.
 	Aged bool
-	// Bytes is how much must be freed, according to the sizes that the runtime reports.
+	// Bytes is how many bytes must be freed, according to the sizes that the runtime
+	// reports.
 	Bytes uint64
 	// All deletes every image that is not protected.
 	All bool
@@ -58,21 +58,22 @@ type Decision struct {
 	Image Image `json:"image"`
 	// Delete reports whether the image is deleted.
 	Delete bool `json:"delete"`
-	// Reason is why it is deleted or kept.
+	// Reason is why the image is deleted or kept.
 	Reason Reason `json:"reason"`
-	// Until is when the reason to keep it ends without a change of use or settings; zero
-	// if it does not.
+	// Until is when the reason to keep the image ends if its use and the settings do not
+	// change. It is zero if the reason does not end by itself.
 	Until time.Time `json:"until,omitzero"`
 }
 
-// PlanDeletions decides about images. It is a pure function: it modifies nothing, and the same
-// images in any order give the same result.
+// PlanDeletions decides which images are deleted. It is a pure function: it modifies
+// nothing, and the same images in any order give the same result.
 //
 // The result starts with the images that may be deleted, in the order of deletion: images
-// that reached MaxAge, preferred ones, then by last use, never used images first, then by
-// first detection, then by size, the largest first. As many of them as the goal needs
-// have Delete set. Protected images follow, sorted by name. A larger Bytes never keeps an
-// image that a smaller one deletes.
+// that have reached MaxAge if the goal is Aged, then preferred images, then other images.
+// In each group, they are sorted by last use, never used images first, then by first
+// detection, then by size, the largest first. Delete is set for as many images as the goal
+// needs. Protected images follow, sorted by name. A larger Bytes deletes at least the
+// images that a smaller Bytes deletes.
 func PlanDeletions(now time.Time, images []Image, policy Policy, goal Goal) []Decision {
 	l := policy.limits()
 	decisions := make([]Decision, len(images))
@@ -125,7 +126,8 @@ func (v Decision) class() class {
 }
 
 // compareOrder orders images by when they are deleted. Times from before a restart have no
-// monotonic reading, so that all are compared by the current wall clock.
+// monotonic reading. Therefore all times are compared by the present setting of the wall
+// clock.
 func compareOrder(now time.Time, a, b Decision) int {
 	if a.class() == protected && b.class() == protected {
 		return compareNames(a.Image, b.Image)
@@ -134,13 +136,13 @@ func compareOrder(now time.Time, a, b Decision) int {
 		cmp.Compare(a.class(), b.class()),
 		wallTime(now, a.Image.LastUsed).Compare(wallTime(now, b.Image.LastUsed)),
 		wallTime(now, a.Image.FirstDetected).Compare(wallTime(now, b.Image.FirstDetected)),
-		cmp.Compare(b.Image.SizeBytes, a.Image.SizeBytes), // for the fewest deletions
+		cmp.Compare(b.Image.SizeBytes, a.Image.SizeBytes), // fewer deletions are then needed
 		compareNames(a.Image, b.Image),
 	)
 }
 
-// protects returns why an image must not be deleted now, and until when; "" if it may be
-// deleted.
+// protects returns why an image must not be deleted now, and until when. The reason is ""
+// if the image may be deleted.
 func (l limits) protects(now time.Time, i Image) (Reason, time.Time) {
 	young, recent := i.FirstDetected.Add(l.minAge), i.LastUsed.Add(l.minUnused)
 	switch {

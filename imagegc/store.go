@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Store stores values by key. Get of an unknown key returns an error that is
-// fs.ErrNotExist, and Put replaces a value atomically. Package agent/state has two
+// Store stores values by key. Get returns an error that wraps fs.ErrNotExist if the key is
+// unknown, and Put replaces a value atomically. Package agent/state has two
 // implementations.
 //
 // The Manager reads the ages of images once, in its first pass, and saves them at the end
 // of passes, one call at a time, with the key "images-seen.json". An error affects only
-// the ages: images look younger than they are.
+// the ages: images then count as younger than they are.
 type Store interface {
 	Get(ctx context.Context, key string) ([]byte, error)
 	Put(ctx context.Context, key string, value []byte) error
@@ -34,8 +34,9 @@ type agesFile struct {
 
 // ages are the ages of all images.
 type ages struct {
-	// SavedAt is when they were saved, by the clock of their times: when loaded, an image
-	// is as old as it was then. If it is zero, all images count as new.
+	// SavedAt is when the ages were saved, by the same clock as the times in Images. After
+	// a restart, an image is as old as it was at SavedAt. If SavedAt is zero, all images
+	// count as new.
 	SavedAt time.Time `json:"savedAt"`
 	// Images is keyed by id, or by "id,handler" if the runtime has separate images for
 	// each runtime handler.
@@ -45,12 +46,12 @@ type ages struct {
 // age is what must be known about an image after a restart of the agent.
 type age struct {
 	FirstDetected time.Time `json:"firstDetected"`
-	// LastUsed is zero if no container of it was ever listed.
+	// LastUsed is zero if no container that uses the image was ever listed.
 	LastUsed time.Time `json:"lastUsed,omitzero"`
 }
 
-// loadAges reads the ages; they are empty if nothing is stored. Ages that are damaged or
-// of another version are an error.
+// loadAges reads the ages, which are empty if nothing is stored. It returns an error if
+// the stored value is damaged or has another version.
 func loadAges(ctx context.Context, store Store) (ages, error) {
 	data, err := store.Get(ctx, agesKey)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,9 +12,9 @@ import (
 	crierrors "k8s.io/cri-api/pkg/errors"
 )
 
-// imageUsers records which images containers use. What the status of a container adds to
-// its list entry is cached as long as the container is listed, so that each container is
-// inspected once. Only one pass uses it at a time.
+// imageUsers records which images containers use. The images in the status of a container
+// are cached as long as the container is listed, so that each container is inspected once.
+// Only one pass at a time uses imageUsers.
 type imageUsers struct {
 	byHandler  bool                    // images of different runtime handlers are different images
 	containers map[string]*container   // as last listed, by ID
@@ -35,12 +35,12 @@ type container struct {
 // listedImage is the image in a container's list entry.
 type listedImage struct{ id, ref, name, userSpecified, handler string }
 
-// use is the use of an image by one of its names. Without a handler it is a use of the
-// images of all handlers.
+// use is the use of an image by one of its names. If handler is empty, the images of all
+// handlers are used.
 type use struct{ name, handler string }
 
-// list replaces the containers with the given list and returns the IDs of those to
-// inspect.
+// list replaces the containers with the given list and returns the IDs of the containers
+// to inspect.
 func (u *imageUsers) list(containers []*runtimeapi.Container, now time.Time) (inspect []string) {
 	known := u.containers
 	u.containers = make(map[string]*container, len(containers))
@@ -53,8 +53,8 @@ func (u *imageUsers) list(containers []*runtimeapi.Container, now time.Time) (in
 		k := known[c.Id]
 		if k == nil || k.listed != image {
 			k = &container{listed: image}
-			// The name in the pod's spec counts too: if that tag has moved to another
-			// image, a restarted container needs that image.
+			// The name in the pod's spec counts too: if this tag now belongs to another
+			// image, a restarted container needs the other image.
 			u.use(k, image.handler, image.id, image.ref, image.name, image.userSpecified)
 		}
 		k.ended = c.State == runtimeapi.ContainerState_CONTAINER_EXITED
@@ -111,13 +111,14 @@ const (
 	// inspectTimeout limits how long one hung container delays the pass.
 	inspectTimeout = 10 * time.Second
 	// protectAllFor is how long a container that cannot be inspected protects all images,
-	// because any of them may be mounted as its volume. After that the container is
-	// assumed to be damaged: a full disk is worse than an image that must be pulled again.
+	// because it may mount any image as a volume. After that, the container is assumed to
+	// be damaged: a full disk is worse than an image that must be pulled again.
 	protectAllFor = 10 * time.Minute
 )
 
-// inspect adds the image names in the statuses of containers, and computes the index. A
-// failed inspection is repeated later, with the delays of failed deletions.
+// inspect requests the statuses of containers, adds the image names in them, and computes
+// the index. A failed inspection is repeated later, after the same delays as a failed
+// deletion.
 func (u *imageUsers) inspect(ctx context.Context, runtime Runtime, ids []string, now time.Time) {
 	statuses := make([]*runtimeapi.ContainerStatus, len(ids))
 	errs := make([]error, len(ids))
@@ -158,8 +159,9 @@ func (u *imageUsers) useStatus(k *container, status *runtimeapi.ContainerStatus)
 	}
 }
 
-// inspectionErrors returns the errors of containers that could not be inspected: of those
-// that protect all images, and of those that protect only the images in their list entry.
+// inspectionErrors returns the errors of containers that could not be inspected:
+// protectAll is about containers that protect all images, ignored about containers that
+// protect only the images in their list entry.
 func (u *imageUsers) inspectionErrors(now time.Time) (protectAll, ignored error) {
 	var failing []string
 	for id, k := range u.containers {

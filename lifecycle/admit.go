@@ -21,13 +21,13 @@ const (
 	ResizeOperation AdmitOperation = "resize"
 )
 
-// PodAdmitAttributes is the input of an [AdmitHandler]. It must be neither
-// modified nor retained.
+// PodAdmitAttributes is the input of an [AdmitHandler]. The handler must
+// neither modify nor retain the attributes.
 type PodAdmitAttributes struct {
 	// Pod is the pod to admit. Required.
 	Pod *corev1.Pod
-	// OtherPods are all pods that use resources of the node, without Pod. A
-	// decision is valid only as long as they stay the same, so a caller must
+	// OtherPods are all pods that use resources of the node, except Pod. A
+	// decision is valid only until these pods change. A caller must therefore
 	// admit pods one after the other.
 	OtherPods []*corev1.Pod
 	// Operation is the operation to admit.
@@ -39,8 +39,9 @@ type PodAdmitAttributes struct {
 type PodAdmitResult struct {
 	// Admit reports whether the pod may start.
 	Admit bool
-	// Reason is one word in CamelCase, and Message is a sentence. They are used
-	// in the pod's status and in an event. Both are empty for an admitted pod.
+	// Reason is one word in CamelCase, and Message is a sentence. The caller
+	// uses both in the pod's status and in an event. Both are empty for an
+	// admitted pod.
 	Reason, Message string
 }
 
@@ -58,8 +59,7 @@ func (f AdmitFunc) Admit(ctx context.Context, attrs PodAdmitAttributes) PodAdmit
 	return f(ctx, attrs)
 }
 
-// NamedHandler is an [AdmitHandler] with the name that is reported to the
-// [AdmitObserver].
+// NamedHandler is an [AdmitHandler] with a name for the [AdmitObserver].
 type NamedHandler struct {
 	// Name identifies the handler within its chain. Required.
 	Name string
@@ -73,7 +73,7 @@ type AdmitInfo struct {
 	Handler string
 	// Pod is the pod that was checked. It must not be modified.
 	Pod *corev1.Pod
-	// Result is the decision, and Elapsed is how long it took.
+	// Result is the decision, and Elapsed is how long the handler took.
 	Result  PodAdmitResult
 	Elapsed time.Duration
 }
@@ -87,9 +87,10 @@ type AdmitObserver struct {
 
 // ChainConfig configures a [Chain].
 type ChainConfig struct {
-	// Handlers are called in this order. The kubelet puts eviction before
-	// resources and [NodeHandler], and node shutdown last. An empty list admits
-	// every pod.
+	// Handlers are called in the order of the list. In the kubelet, the handler
+	// for evictions is before the handlers for resources and for the checks of
+	// [NodeHandler], and the handler for node shutdown is last. An empty list
+	// admits every pod.
 	Handlers []NamedHandler
 	// Clock measures how long handlers take. Default the system clock.
 	Clock clock.PassiveClock
@@ -116,9 +117,9 @@ func (c ChainConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Chain calls its handlers one after the other; the first rejection is the
-// result. It is an [AdmitHandler] itself. Create it with [NewChain]. It is safe
-// for concurrent use if its handlers are.
+// Chain calls its handlers one after the other and returns the first rejection.
+// A Chain is itself an [AdmitHandler]. Create it with [NewChain]. It is safe
+// for concurrent use if all its handlers are.
 type Chain struct{ cfg ChainConfig }
 
 // NewChain returns a Chain. The error reports every problem with cfg.
@@ -137,8 +138,8 @@ func NewChain(cfg ChainConfig) (*Chain, error) {
 }
 
 // Admit returns the first rejection, or a result with Admit set. If the pod is
-// nil or ctx is done, Admit rejects with [UnexpectedAdmissionError]: a handler
-// that was not called has not agreed.
+// nil, or if ctx is done before all handlers were called, Admit rejects the pod
+// with [UnexpectedAdmissionError].
 func (c *Chain) Admit(ctx context.Context, attrs PodAdmitAttributes) PodAdmitResult {
 	if attrs.Pod == nil {
 		return refuse(UnexpectedAdmissionError, "no pod to admit")

@@ -22,13 +22,13 @@ const (
 
 // BackoffConfig configures a [Backoff].
 type BackoffConfig struct {
-	// Initial is the delay after the first start. Default
+	// Initial is the delay before the second restart of a key. Default
 	// [DefaultInitialBackoff].
 	Initial time.Duration
-	// Max is the longest delay. The delay doubles with every start. A key that
-	// was idle for more than twice Max starts again with Initial. Max must be
-	// at least Initial. Default [DefaultMaxBackoff] or Initial, whichever is
-	// longer.
+	// Max is the longest delay. The delay of a key doubles with every restart.
+	// After a key was idle for more than twice Max, its next delay is Initial.
+	// Max must be at least Initial. Default [DefaultMaxBackoff] or Initial,
+	// whichever is longer.
 	Max time.Duration
 	// Clock is the time source. Default the system clock.
 	Clock clock.PassiveClock
@@ -65,13 +65,14 @@ func (c BackoffConfig) withDefaults() BackoffConfig {
 	return c
 }
 
-// Backoff computes, for each of many keys, when something that ended may start
-// again. Create it with [NewBackoff]. It is safe for concurrent use.
+// Backoff computes when something that has ended, such as a container, may
+// start again. It does so separately for each key. Create it with [NewBackoff].
+// It is safe for concurrent use.
 //
-// A key identifies one thing that backs off independently, for example a
-// container of a pod in one version of its spec, or an image of a pod. A key
-// uses memory from its first [Backoff.Next] until it was idle for twice the
-// maximum.
+// A key identifies what backs off independently, for example a container of a
+// pod in one version of its spec, or an image of a pod. A Backoff stores a key
+// from the first call of [Backoff.Next] for it. Later calls of Next delete keys
+// that were idle for more than twice Max.
 type Backoff struct {
 	cfg BackoffConfig
 
@@ -83,10 +84,10 @@ type Backoff struct {
 // attempts is the state of one key.
 type attempts struct {
 	delay time.Duration
-	// started is when Next was last called.
+	// started is the time of the last call of Next.
 	started time.Time
-	// since is the newest end as the caller reported it. ended is the same time
-	// on the Backoff's own clock; see endOf.
+	// since is the last end that the caller reported, on the caller's clock.
+	// ended is the same time on the Backoff's own clock; see endOf.
 	since, ended time.Time
 }
 
@@ -101,16 +102,16 @@ func NewBackoff(cfg BackoffConfig) (*Backoff, error) {
 }
 
 // Until reports whether key, whose last run ended at since, must wait before
-// its next start. If so, it returns the end of the wait and the whole delay. A
-// key need not wait if it was never started, was reset, ran for more than twice
-// the maximum, or if its wait is over.
+// its next start. If so, Until returns the end of the wait and the total delay.
+// A key need not wait if it has no state, if its last run was longer than twice
+// Max, or if its wait is over.
 //
-// The time since may come from another clock, such as the runtime's. It is
-// compared with the Backoff's clock only once, in the first call with this
+// The time since may come from another clock, such as the runtime's. The
+// Backoff compares it with its own clock only once, in the first call with this
 // value. After that, a step of the system clock neither shortens nor prolongs
-// the wait. An end in the future counts as now. A new end that is earlier than
-// the key's last start counts as that start, because then the runtime's clock
-// is behind.
+// the wait. An end in the future counts as the current time. If a new end is
+// earlier than the key's last start, the runtime's clock is behind. The end
+// then counts as the time of that start.
 func (b *Backoff) Until(key string, since time.Time) (until time.Time, delay time.Duration, waiting bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -125,15 +126,15 @@ func (b *Backoff) Until(key string, since time.Time) (until time.Time, delay tim
 	return until, a.delay, true
 }
 
-// Next records a start of key after an end at since. The delay doubles; it is
-// reset to Initial if the key is unknown, ran for longer than twice the
-// maximum, or was idle for longer than that. Next returns the delay that
-// applies after the next end.
+// Next records that key restarts after its last run has ended at since. The
+// delay of key doubles. It is Initial if key is unknown, if its last run was
+// longer than twice Max, or if key was idle for longer than twice Max. Next
+// returns the new delay, which applies after the next end.
 func (b *Backoff) Next(key string, since time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.cfg.Clock.Now()
-	defer b.expire(now) // last: since may show that key waited until now
+	defer b.expire(now) // deferred, because since may show that key has waited until now
 	a := b.keys[key]
 	switch {
 	case a == nil:
@@ -149,8 +150,8 @@ func (b *Backoff) Next(key string, since time.Time) time.Duration {
 	return a.delay
 }
 
-// Delay returns how long key must wait after its next end, 0 if it need not
-// wait.
+// Delay returns how long key must wait after its next end. It returns 0 if key
+// is unknown.
 func (b *Backoff) Delay(key string) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -174,9 +175,10 @@ func (b *Backoff) Len() int {
 	return len(b.keys)
 }
 
-// endOf converts since to the Backoff's own clock and records it. now has a
-// monotonic reading and since does not, so the wall clocks are compared once
-// for each end. The recorded time is monotonic.
+// endOf converts since to the Backoff's own clock and records both times. It
+// compares the wall clocks only once for each end, because now has a monotonic
+// reading and since has no such reading. The converted time has a monotonic
+// reading.
 func (a *attempts) endOf(since, now time.Time) time.Time {
 	if a.ended.IsZero() || !a.since.Equal(since) {
 		isNew := since.After(a.since)
@@ -188,8 +190,8 @@ func (a *attempts) endOf(since, now time.Time) time.Time {
 	return a.ended
 }
 
-// last returns when the key last started or stopped waiting, whichever is
-// later.
+// last returns the time of the key's last start or the end of its last wait,
+// whichever is later.
 func (a *attempts) last() time.Time {
 	if last := a.ended.Add(a.delay); last.After(a.started) {
 		return last
@@ -198,7 +200,7 @@ func (a *attempts) last() time.Time {
 }
 
 // onOurClock converts the wall-clock time t to the clock of now, which may be
-// monotonic. It returns now if t is later.
+// monotonic. It returns now if t is later than now.
 func onOurClock(t, now time.Time) time.Time { return now.Add(-max(0, now.Sub(t))) }
 
 // ranLong reports whether the run that began with the last Next and ended at
@@ -207,9 +209,9 @@ func (b *Backoff) ranLong(a *attempts, ended time.Time) bool {
 	return ended.Sub(a.started) > b.idlePeriod()
 }
 
-// isIdle reports whether the key has neither started nor waited for so long
-// that its delay is reset. It also works if the end of the last run was never
-// reported.
+// isIdle reports whether the key has neither started nor waited for longer than
+// the idle period, so that its delay is reset. It also works if the end of the
+// last run was never reported.
 func (b *Backoff) isIdle(a *attempts, now time.Time) bool { return now.Sub(a.last()) > b.idlePeriod() }
 
 func (b *Backoff) idlePeriod() time.Duration { return 2 * min(b.cfg.Max, math.MaxInt64/2) }

@@ -188,8 +188,8 @@ func TestBackoff_IdleKeysExpireButNotWaitingOnes(t *testing.T) {
 	require.True(t, waiting, "a sweep ended the wait")
 }
 
-// A runtime may lose a container before its end was seen. Then only an end
-// before its start is known.
+// A runtime may lose a container before the agent has observed the container's
+// end. Then only an end from before the container's start is known.
 func TestBackoff_IdleKeyWithoutEndIsReset(t *testing.T) {
 	t.Parallel()
 	b, clk := newBackoff(t, lifecycle.BackoffConfig{})

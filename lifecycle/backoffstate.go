@@ -11,17 +11,19 @@ import (
 type BackoffState struct {
 	// Key is the key.
 	Key string `json:"key"`
-	// Delay is how long the key waits after an end.
+	// Delay is how long the key waits after its next end.
 	Delay time.Duration `json:"delay"`
-	// Started is the last start, and Ended is the newest end that was reported.
+	// Started is the time of the last start, and Ended is the last reported
+	// end.
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended"`
 }
 
 // Snapshot returns the state of every key that is not idle, sorted by key. A
-// caller that saves it regularly, and when the agent stops, can pass it to
-// [Backoff.Restore] after the restart. Then a crash-looping container does not
-// start its back-off again each time the agent restarts.
+// caller can save the states regularly and when the agent stops, and pass them
+// to [Backoff.Restore] after the restart. The delay of a crash-looping
+// container then does not begin again with Initial each time that the agent
+// restarts.
 func (b *Backoff) Snapshot() []BackoffState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -41,9 +43,9 @@ func onWall(t time.Time) time.Time { return t.UTC().Round(0) }
 
 // Restore adds the keys of a snapshot. It ignores keys that already have state,
 // and invalid states: a delay that is not positive, or an end that cannot be
-// marshalled. A delay above the maximum becomes the maximum. The times are
-// compared with the wall clock once, in this call; a time in the future counts
-// as now.
+// marshalled. A delay above the maximum becomes the maximum. Restore compares
+// the times with the wall clock once; later steps of the clock do not change
+// the waits. A time in the future counts as the current time.
 func (b *Backoff) Restore(states []BackoffState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

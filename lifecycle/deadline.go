@@ -14,20 +14,21 @@ import (
 var ErrDeadline = errors.New("the grace period is over")
 
 // Deadline is the time by which a pod or container must have ended. Hooks,
-// waiting for other containers, and stopping share it. It can only move
-// earlier, and every waiting goroutine is notified at once. Create it with
-// [NewDeadline]. It is safe for concurrent use.
+// waits for other containers, and stops share one Deadline. A Deadline can only
+// be moved to an earlier time; every goroutine that waits for it is notified at
+// once. Create it with [NewDeadline]. It is safe for concurrent use.
 type Deadline struct {
 	clock clock.Clock
 
 	mu      sync.Mutex
 	at      time.Time
-	changed chan struct{} // closed and replaced when at moves
+	changed chan struct{} // closed and replaced when at changes
 }
 
-// NewDeadline returns a deadline at the given time of the clock c; nil means
-// the system clock. For a grace period, pass c.Now().Add(grace): the sum keeps
-// the monotonic reading, so a step of the system clock does not affect it.
+// NewDeadline returns a deadline at the given time of the clock c. A nil c
+// means the system clock. For a grace period, pass c.Now().Add(grace): this
+// time has a monotonic reading, so a step of the system clock does not move the
+// deadline.
 func NewDeadline(c clock.Clock, at time.Time) *Deadline {
 	if c == nil {
 		c = clock.RealClock{}
@@ -42,7 +43,8 @@ func (d *Deadline) At() time.Time {
 	return d.at
 }
 
-// Shorten moves the deadline to t if t is earlier, and reports whether it did.
+// Shorten moves the deadline to t if t is earlier, and reports whether it has
+// moved the deadline.
 func (d *Deadline) Shorten(t time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -62,15 +64,16 @@ func (d *Deadline) Remaining(now time.Time) time.Duration { return max(0, d.At()
 // Left returns [Deadline.Remaining] for the clock's current time.
 func (d *Deadline) Left() time.Duration { return d.Remaining(d.clock.Now()) }
 
-// Context returns a context that is done when the deadline is reached, even if
-// the deadline moves after the call. Its cause is then [ErrDeadline]. The
-// context has no deadline of its own (ctx.Deadline), because a deadline that
-// was sent to a server cannot move. Context starts a goroutine. The caller must
-// call cancel, which stops the goroutine and returns when it has ended.
+// Context returns a context that is done when the deadline is reached. The
+// cause of the context is then [ErrDeadline]. The context follows a deadline
+// that is moved after the call. It has no deadline of its own (ctx.Deadline),
+// because a client sends such a deadline to its server, where it can't be
+// moved. Context starts a goroutine. The caller must call cancel, which stops
+// the goroutine and waits until it has ended.
 func (d *Deadline) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	ctx, cause := context.WithCancelCause(parent)
 	if d.Left() == 0 {
-		cause(ErrDeadline) // at once, so that no work starts with this context
+		cause(ErrDeadline) // immediately, so that no work starts with this context
 	}
 	gone := make(chan struct{})
 	go func() {

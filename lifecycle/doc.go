@@ -1,72 +1,77 @@
-// Package lifecycle implements the rules for a pod's life on a node that need
-// no runtime: whether a pod may start, which hooks run, in which order and by
-// when its containers stop, and when a container may restart. The behaviour is
-// that of kubelet 1.36.
+// Package lifecycle implements the rules of a pod's life cycle that need no
+// runtime: whether a pod may start on a node, which hooks run, in which order
+// the pod's containers are stopped, by when they must have ended, and when a
+// container may restart. The behaviour is that of kubelet 1.36.
 //
 // # What it does
 //
 // Admission: a [Chain] calls [AdmitHandler]s one after the other to decide
-// whether a pod may start. [NodeHandler] compares the pod with the node. It
-// uses the pure functions [FitsAll], [FitsOS] and [FitsGroupsPolicy].
+// whether a pod may start. The handler [NodeHandler] compares the pod with the
+// node. It uses the pure functions [FitsAll], [FitsOS] and [FitsGroupsPolicy].
 // [PlanPreemption] selects the pods that are preempted for a critical pod.
-// [ActiveDeadline] reports when a pod has run for longer than
+// [ActiveDeadline] evicts a pod that was active for longer than
 // spec.activeDeadlineSeconds.
 //
-// Hooks: a [HookRunner] runs postStart and preStop hooks, by command, HTTP or
-// sleep, and keeps the last part of their output.
+// Hooks: a [HookRunner] runs postStart and preStop hooks, which are commands,
+// HTTP requests or sleeps. It records the end of each hook's output.
 //
-// Termination: a [Deadline] is the single time by which all containers must
-// have ended; it can move earlier. [PlanTermination] returns the order in which
-// containers are stopped, sidecars last, and [Terminate] stops them.
-// [StopGrace] is the only function that converts to the whole seconds that
-// runtimes expect.
+// Termination: a [Deadline] is the time by which all containers of a pod must
+// have ended. It can be moved to an earlier time. [PlanTermination] returns the
+// order in which containers are stopped, sidecars last, and [Terminate] stops
+// the containers in this order. Only [StopGrace] converts a time to the whole
+// seconds that runtimes expect.
 //
-// Restarts: a [Backoff] computes when a container that ended may start again.
-// The first restart is at once. The next waits 10 seconds from the end of the
-// container, then 20, 40 and so on up to 5 minutes. A container that ran for
-// more than 10 minutes starts again without a delay. The same rule applies to
-// image pulls. [Backoff.Snapshot] and [Backoff.Restore] preserve the state
-// across a restart of the agent.
+// Restarts: a [Backoff] computes when a container that has ended may start
+// again. The first restart has no delay. The second restart is 10 seconds after
+// the end of the container, the third 20 seconds, the fourth 40 seconds, and so
+// on up to 5 minutes. A container that ran for more than 10 minutes starts
+// again without a delay. Image pulls use the same delays, but already their
+// first retry waits 10 seconds. [Backoff.Snapshot] and [Backoff.Restore]
+// preserve the state across a restart of the agent.
 //
 // # What you supply
 //
 // The API uses plain types; the package does not import CRI. For admission: the
 // node, and the pods that use its resources. For hooks: an [ExecRunner];
 // cri.RuntimeService implements it. For termination: a function that stops a
-// container. For the back-off: keys. The kubelet uses pod UID, container name
-// and the hash of the container's spec, so that a container whose spec was
-// corrected starts at once.
+// container. For the back-off: a key for each container. The kubelet's key
+// contains the pod UID, the container name and the hash of the container's
+// spec, so that a container whose spec was corrected starts without a delay.
 //
 // # What it guarantees
 //
-//  1. The Fits…, Needs and Plan… functions are pure: they depend only on their
-//     arguments and do not modify them. The kubelet modifies the node that it
-//     checks.
+//  1. The functions Fits…, Needs and Plan… are pure: their results depend only
+//     on their arguments, and they do not modify the arguments. The kubelet
+//     modifies the node object that it checks.
 //  2. PlanPreemption selects the same pods whatever the order of its input.
-//  3. A hook ends at its deadline, with its container, or with its context,
-//     whichever comes first, also when the deadline moves earlier while it runs
-//     (kubernetes#127339, kubernetes#134338, kubernetes#103300).
-//  4. Hooks, waiting and stopping share one deadline. All containers of a pod
-//     are killed at most 2 s after the end of its grace period.
+//  3. A hook is cancelled at its deadline, when its container ends, or when its
+//     context is done, whichever comes first. This also holds if the deadline
+//     is moved to an earlier time while the hook runs (kubernetes#127339,
+//     kubernetes#134338, kubernetes#103300).
+//  4. The hooks of a pod, the waits for other containers, and the stops share
+//     one deadline. The runtime kills all containers of the pod at most 2 s
+//     after the end of the pod's grace period.
 //  5. A container that can't be stopped does not block the containers that wait
 //     for it.
-//  6. The output of a hook is never part of an event. It is redacted and cut to
-//     a limit before it is kept or returned.
-//  7. The delay after the n-th start in a row is Initial doubled n-1 times, at
-//     most Max. Reading the delay changes nothing. A step of the system clock
-//     while a container runs or waits does not change its wait. A step between
-//     the end of a container and the first call with that end can shorten the
-//     wait to zero, or make the end count as now.
-//  8. The memory of a Backoff is limited by the number of keys used within two
-//     idle periods.
+//  6. The output of a hook is never part of an event. The HookRunner redacts
+//     the output and cuts it to a limit before it records or returns it.
+//  7. The delay after the n-th restart in a row is Initial doubled n-1 times,
+//     at most Max. Reading the delay changes nothing. A step of the system
+//     clock while a container runs or waits does not change how long it waits.
+//     A step between the end of a container and the first call with the time of
+//     this end can shorten the wait to zero, or can make the wait begin at the
+//     time of the call.
+//  8. The number of keys that a Backoff stores is limited by the number of keys
+//     that were used within two idle periods. An idle period is twice Max.
 //
 // # Goroutines and locking
 //
-// The package starts no goroutines on its own. [Deadline.Context],
-// [HookRunner.Run] and [Terminate] start goroutines and join them: the first in
-// its cancel function, the others before they return. An ExecRunner or Stop
-// that ignores its context delays only that join. Mutexes guard memory only;
-// they are not held while your functions are called.
+// The package has no background goroutines. [Deadline.Context],
+// [HookRunner.Run] and [Terminate] start goroutines. HookRunner.Run and
+// Terminate wait for their goroutines before they return; the cancel function
+// of Deadline.Context waits too. An ExecRunner or a Stop function that ignores
+// its context delays only this wait. No mutex is held during I/O or while the
+// package calls your functions.
 //
 // # Differences from the kubelet
 //

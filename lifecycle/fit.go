@@ -13,9 +13,9 @@ import (
 type AdmissionFailure struct {
 	// Reason and Message have the same meaning as in [PodAdmitResult].
 	Reason, Message string
-	// Resource is the resource that the node has too little of, empty for other
-	// reasons. Requested, Used and Capacity are set only with it: CPU in
-	// millicores, other resources in their own unit.
+	// Resource is the resource that the node has too little of. It is empty if
+	// the reason is not a resource. Requested, Used and Capacity are set only
+	// if Resource is set: CPU in millicores, other resources in their own unit.
 	Resource                  corev1.ResourceName
 	Requested, Used, Capacity int64
 }
@@ -24,10 +24,10 @@ type AdmissionFailure struct {
 // not a resource.
 func (m AdmissionFailure) Missing() int64 { return plus(m.Requested, m.Used) - m.Capacity }
 
-// FitsAll returns every reason why pod does not fit on a node that runs others,
-// in the kubelet's order: resources, node affinity, node name, host ports,
-// taints. An empty result means that the pod fits. Nil entries in others are
-// ignored. FitsAll is pure.
+// FitsAll returns every reason why pod does not fit on a node that runs the
+// pods others, in the kubelet's order: resources, node affinity, node name,
+// host ports, taints. An empty result means that the pod fits. Nil entries in
+// others are ignored. FitsAll is pure.
 func FitsAll(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node) []AdmissionFailure {
 	all := FitsResources(pod, others, node)
 	for _, m := range []*AdmissionFailure{
@@ -65,9 +65,9 @@ func fitsName(pod *corev1.Pod, node *corev1.Node) *AdmissionFailure {
 }
 
 // FitsTaints checks the node's taints. It returns nil if the pod tolerates
-// them. Like the kubelet it checks only NoExecute taints, and none for static
-// pods; the other effects are checked by the scheduler. A toleration with the
-// operator Lt or Gt (KEP-5471) matches no taint.
+// them. Like the kubelet, it checks only taints with the effect NoExecute, and
+// no taints if the pod is static. The scheduler checks the other effects. A
+// toleration with the operator Lt or Gt (KEP-5471) matches no taint.
 func FitsTaints(pod *corev1.Pod, node *corev1.Node) *AdmissionFailure {
 	if podspec.IsStatic(pod) {
 		return nil
@@ -107,8 +107,8 @@ func tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
 
 // FitsHostPorts checks the host ports that the pod requests. It returns nil if
 // they are free. Ports of containers and sidecars count. Ports of other init
-// containers do not, because these containers have ended before the others
-// listen.
+// containers do not count, because these init containers have ended before the
+// containers start to listen.
 func FitsHostPorts(pod *corev1.Pod, others []*corev1.Pod) *AdmissionFailure {
 	wanted := hostPorts(pod)
 	if len(wanted) == 0 {
@@ -165,9 +165,9 @@ func hostPorts(pod *corev1.Pod) (all []hostPort) {
 	return all
 }
 
-// FitsOS checks the pod's label kubernetes.io/os and spec.os against the node's
-// operating system, in Go's spelling ("linux", "windows"). It returns nil if
-// they match.
+// FitsOS compares the pod's label kubernetes.io/os and its spec.os with os, the
+// node's operating system in Go's spelling ("linux", "windows"). It returns nil
+// if neither names another operating system.
 func FitsOS(pod *corev1.Pod, os string) *AdmissionFailure {
 	if label, ok := pod.Labels[corev1.LabelOSStable]; ok && label != os {
 		return &AdmissionFailure{
@@ -182,7 +182,8 @@ func FitsOS(pod *corev1.Pod, os string) *AdmissionFailure {
 }
 
 // FitsGroupsPolicy checks whether the node's runtime supports the pod's
-// supplemental groups policy (KEP-3619). It returns nil if so.
+// supplemental groups policy (KEP-3619). It returns nil if the policy is
+// supported.
 func FitsGroupsPolicy(pod *corev1.Pod, node *corev1.Node) *AdmissionFailure {
 	const strict = corev1.SupplementalGroupsPolicyStrict
 	sc := pod.Spec.SecurityContext

@@ -13,14 +13,16 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// FitsResources returns the allocatable resources that are too small on the
-// node for pod in addition to others: pods, CPU, memory, ephemeral storage,
-// then the rest by name. The others count with [podspec.AllocatedResources]. A pod without
-// requests needs only room in the number of pods. FitsResources is pure.
+// FitsResources returns a failure for each resource for which the node's
+// allocatable amount is less than pod and others need together. The order is:
+// pods, CPU, memory, ephemeral storage, then the other resources by name. Each
+// pod in others uses the amounts of [podspec.AllocatedResources]. A pod without
+// requests fits unless the node already has its maximum number of pods.
+// FitsResources is pure.
 //
-// An extended resource that the node does not list is not counted: the cluster
-// or a driver (DRA) provides it. A resource that a driver provides according to
-// the pod's status is not counted either.
+// FitsResources ignores an extended resource that the node does not list,
+// because the cluster or a driver (DRA) provides it. It also ignores a resource
+// that, according to the pod's status, a driver provides.
 func FitsResources(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node) (failures []AdmissionFailure) {
 	allocatable := node.Status.Allocatable
 	places, count := allocatable.Pods().Value(), int64(0)
@@ -65,8 +67,9 @@ func insufficient(name corev1.ResourceName, requested, used, capacity int64) Adm
 	}
 }
 
-// amount returns the integer with which the kubelet counts a resource. It is
-// never negative. A value that does not fit counts as the largest int64; in the
+// amount returns the amount of a resource as an integer, like the kubelet: CPU
+// in millicores, other resources in their own unit. A negative amount counts as
+// zero. An amount that an int64 cannot hold counts as the largest int64; in the
 // kubelet it overflows.
 func amount(list corev1.ResourceList, name corev1.ResourceName) int64 {
 	q, scale := list[name], quantity.Scale(0)
@@ -83,8 +86,9 @@ func amount(list corev1.ResourceList, name corev1.ResourceName) int64 {
 // int64.
 func plus(a, b int64) int64 { return a + min(b, math.MaxInt64-a) }
 
-// counted returns the resources in list that are above zero and that a node has
-// a countable amount of, in order.
+// counted returns the resources in list with an amount above zero that the
+// scheduler counts: CPU, memory and ephemeral storage, then the scalar
+// resources by name.
 func counted(list corev1.ResourceList) (names []corev1.ResourceName) {
 	first := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 	for _, name := range first {
@@ -100,14 +104,15 @@ func counted(list corev1.ResourceList) (names []corev1.ResourceName) {
 	return names
 }
 
-// isScalar reports whether the scheduler counts the resource in addition to the
-// basic ones.
+// isScalar reports whether the scheduler counts the resource as a scalar
+// resource.
 func isScalar(name corev1.ResourceName) bool {
 	return isExtended(name) || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) ||
 		strings.HasPrefix(string(name), corev1.ResourceAttachableVolumesPrefix) || isPrefixedNative(name)
 }
 
-// isExtended reports whether the resource is not defined by Kubernetes itself.
+// isExtended reports whether the resource is an extended resource, which
+// Kubernetes itself does not define.
 func isExtended(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !isPrefixedNative(name) &&
 		!strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
@@ -117,8 +122,9 @@ func isPrefixedNative(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// withoutForeign returns the pod without the requests that this node does not
-// provide. It returns the same pod if it has no such requests.
+// withoutForeign returns a copy of the pod without the requests that
+// [FitsResources] ignores. It returns the pod itself if there are no such
+// requests.
 func withoutForeign(pod *corev1.Pod, allocatable corev1.ResourceList) *corev1.Pod {
 	inits, initsChanged := ownRequests(pod, pod.Spec.InitContainers, allocatable)
 	mains, mainsChanged := ownRequests(pod, pod.Spec.Containers, allocatable)
@@ -145,13 +151,13 @@ func ownRequests(pod *corev1.Pod, all []corev1.Container, allocatable corev1.Res
 		if !changed {
 			own, changed = slices.Clone(all), true
 		}
-		own[i].Resources = r // the limits too: a missing request defaults to the limit
+		own[i].Resources = r // also without the limits: a missing request defaults to the limit
 	}
 	return own, changed
 }
 
 // without returns list without the names for which drop returns true. It
-// returns the same list if nothing is dropped.
+// returns list itself if drop returns false for every name.
 func without(list corev1.ResourceList, drop func(corev1.ResourceName) bool) corev1.ResourceList {
 	var rest corev1.ResourceList
 	for name := range list {

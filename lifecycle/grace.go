@@ -13,11 +13,11 @@ import (
 const MinimumStopGrace = 2 * time.Second
 
 // StopGrace returns the timeout for a runtime's StopContainer, in whole
-// seconds, for a container whose deadline is left away. It rounds up, so that a
-// container that is asked to end at once has its whole grace period, and
-// returns at least [MinimumStopGrace]. A stop therefore ends less than a second
-// after the deadline, or 2 s after it if no time was left: never more than the
-// grace period plus 2 s after the beginning.
+// seconds. left is the time until the container's deadline. StopGrace rounds
+// up, so that a container that is stopped immediately has its whole grace
+// period, and returns at least [MinimumStopGrace]. The runtime therefore kills
+// the container at most 2 s after the deadline. If the deadline has already
+// passed, the runtime kills the container 2 s after the call of StopContainer.
 func StopGrace(left time.Duration) time.Duration {
 	const longest = math.MaxInt32 * time.Second // the largest timeout that is passed to a runtime
 	if left >= longest {
@@ -31,18 +31,19 @@ func StopGrace(left time.Duration) time.Duration {
 func StopSeconds(left time.Duration) int64 { return int64(StopGrace(left) / time.Second) }
 
 // KillGrace returns the grace period of a container that the agent kills for a
-// reason of its own, such as a failed probe or a changed definition. The pod's
-// deletion grace period comes first. Otherwise the grace period of the failed
-// probe applies if it is set, even if it is longer, and then the one of the
-// pod's spec. A pod without a grace period gets [MinimumStopGrace], which is
-// also the minimum. The probe is the liveness or startup probe whose failure is
-// the reason for the kill, or nil.
+// reason of its own, such as a failed probe or a changed definition. The result
+// is the first of these that is set: the pod's deletion grace period, the grace
+// period of the failed probe, and the grace period of the pod's spec. The
+// probe's grace period may be longer than the spec's. If the spec has no grace
+// period, the probe's grace period does not count either. KillGrace returns at
+// least [MinimumStopGrace]. The argument probe is the liveness or startup probe
+// whose failure is the reason for the kill, or nil.
 func KillGrace(pod *corev1.Pod, probe *corev1.Probe) time.Duration {
 	grace := MinimumStopGrace
 	switch spec := pod.Spec.TerminationGracePeriodSeconds; {
 	case pod.DeletionGracePeriodSeconds != nil:
 		grace = Seconds(*pod.DeletionGracePeriodSeconds)
-	case spec == nil: // a pod without defaults; the probe's grace period does not count either
+	case spec == nil: // a pod without the API server's defaults: the probe does not count either
 	case probe != nil && probe.TerminationGracePeriodSeconds != nil:
 		grace = Seconds(*probe.TerminationGracePeriodSeconds)
 	default:
@@ -51,19 +52,20 @@ func KillGrace(pod *corev1.Pod, probe *corev1.Probe) time.Duration {
 	return max(MinimumStopGrace, grace)
 }
 
-// Seconds returns n seconds as a Duration. A negative n returns 0, and a value
-// that is too large returns the longest whole number of seconds.
+// Seconds returns n seconds as a Duration. It returns 0 if n is negative, and
+// the longest Duration of whole seconds if n is too large.
 func Seconds(n int64) time.Duration {
 	const most = int64(math.MaxInt64 / time.Second)
 	return time.Duration(min(max(n, 0), most)) * time.Second
 }
 
 // ResumedDeadline returns the deadline of a pod that is already being deleted
-// when the agent starts: the end of its grace period counted from now, or the
-// deletion timestamp, whichever is earlier. So a restart of the agent does not
-// give the pod a second grace period. The timestamp comes from the API server's
-// clock. Therefore use it only after a restart; for a deletion that the agent
-// observes itself, its own clock is more exact.
+// when the agent starts: now plus grace, or the pod's deletion timestamp,
+// whichever is earlier, but not before now. A restart of the agent thus does
+// not give the pod a second grace period. Use ResumedDeadline only after a
+// restart, because the deletion timestamp comes from the API server's clock.
+// For a deletion that the agent observes itself, the agent's clock is more
+// exact.
 func ResumedDeadline(pod *corev1.Pod, now time.Time, grace time.Duration) time.Time {
 	if t := pod.DeletionTimestamp; t != nil {
 		grace = min(grace, max(0, t.Sub(now)))

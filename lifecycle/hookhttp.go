@@ -18,12 +18,13 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// maxHookBody is how much of a response is read, in bytes. A server that keeps
-// its response open until it has drained keeps the hook running.
+// maxHookBody is how many bytes of a response body are read at most. A server
+// can keep the hook running if it ends the body only when it has drained its
+// connections.
 const maxHookBody = 10 << 10
 
 // hookClient returns the client for HTTP hooks; dial opens its connections. A
-// hook runs once, so connections are not kept. Certificates are not verified,
+// hook runs once, so connections are not reused. Certificates are not verified,
 // as in the kubelet, because containers rarely have certificates that could be
 // verified.
 func hookClient(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Client {
@@ -46,8 +47,8 @@ func hookClient(dial func(ctx context.Context, network, address string) (net.Con
 }
 
 // httpGet sends the hook's request. If the server answers an HTTPS request in
-// plain HTTP, the request is sent again in plain HTTP without its Authorization
-// header.
+// plain HTTP, httpGet sends the request again in plain HTTP without its
+// Authorization header.
 func (r *HookRunner) httpGet(ctx context.Context, info HookInfo, get *corev1.HTTPGetAction) ([]byte, error) {
 	req, err := hookRequest(ctx, get, info.Hook, r.cfg.UserAgent)
 	if err != nil {
@@ -72,12 +73,12 @@ func (r *HookRunner) httpGet(ctx context.Context, info HookInfo, get *corev1.HTT
 	return output, nil
 }
 
-// do sends the request and reads the beginning of the response. The result
-// depends only on the status; errors while reading the body are ignored.
+// do sends the request and reads the beginning of the response body. It ignores
+// an error while reading the body.
 func (r *HookRunner) do(req *http.Request) ([]byte, error) {
 	resp, err := r.cfg.HTTP.Do(req)
 	if resp != nil && resp.Body != nil {
-		defer func() { _ = resp.Body.Close() }() // only read from
+		defer func() { _ = resp.Body.Close() }() // the body is only read: ignore the error
 	}
 	if err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func hookRequest(ctx context.Context, get *corev1.HTTPGetAction, h Hook, userAge
 		scheme = "http"
 	}
 	target, err := url.Parse(get.Path)
-	if err != nil || target.Opaque != "" { // treat it as a path
+	if err != nil || target.Opaque != "" { // treat get.Path as a path
 		target = &url.URL{Path: get.Path}
 	}
 	target.Scheme, target.Host = scheme, net.JoinHostPort(host, strconv.Itoa(port))
@@ -118,7 +119,7 @@ func hookRequest(ctx context.Context, get *corev1.HTTPGetAction, h Hook, userAge
 	if err != nil {
 		return nil, err
 	}
-	if req.URL.Host != target.Host { // for example a scheme with a slash
+	if req.URL.Host != target.Host { // for example because the scheme contains a slash
 		return nil, fmt.Errorf("URL %q does not have the host %s", req.URL, target.Host)
 	}
 	req.Header = hookHeader(get.HTTPHeaders, userAgent)
@@ -129,7 +130,8 @@ func hookRequest(ctx context.Context, get *corev1.HTTPGetAction, h Hook, userAge
 }
 
 // hookHeader returns the hook's headers, with User-Agent and Accept added
-// unless the hook sets them. An empty value removes them.
+// unless the hook sets them. If the hook sets User-Agent or Accept to an empty
+// value, the header is not sent.
 func hookHeader(headers []corev1.HTTPHeader, userAgent string) http.Header {
 	h := http.Header{}
 	for _, header := range headers {

@@ -17,7 +17,7 @@ import (
 
 // Errors of hooks.
 var (
-	// ErrContainerExited is the cause of the cancellation when the hook's
+	// ErrContainerExited is the cause of the cancellation of a hook whose
 	// container has ended.
 	ErrContainerExited = errors.New("the container has exited")
 	// ErrSleepTerminated is the error of a sleep that was interrupted, in the
@@ -26,8 +26,8 @@ var (
 )
 
 // ExecRunner runs a command in a container; cri.RuntimeService implements it.
-// The timeout is rounded to whole seconds, and 0 means no timeout. ExecSync
-// must return soon after ctx is done.
+// The timeout is in whole seconds, and 0 means no timeout. ExecSync must return
+// soon after ctx is done.
 type ExecRunner interface {
 	ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout []byte, stderr []byte, err error)
 }
@@ -60,20 +60,20 @@ type Hook struct {
 	ContainerID string
 	// PodIP is the address for HTTP hooks that name no host.
 	PodIP string
-	// Deadline ends the hook. A preStop hook shares it with the stop of its
-	// container. Required: a hook without a deadline could block its pod for
-	// ever.
+	// Deadline is the time at which the hook is cancelled. A preStop hook and
+	// the stop of its container share one Deadline. Required: a hook without a
+	// deadline could block its pod for ever.
 	Deadline *Deadline
-	// Exited is closed when the container ends, which cancels the hook.
+	// Exited is closed when the container ends. The hook is then cancelled.
 	// Optional.
 	Exited <-chan struct{}
 }
 
 // HookResult is the result of a hook.
 type HookResult struct {
-	// Err is nil after success and for a container without such a hook. For a
-	// cancelled hook it wraps [ErrDeadline], [ErrContainerExited] or the cause
-	// of the context.
+	// Err is nil after success and for a container that does not have the hook.
+	// For a cancelled hook it wraps [ErrDeadline], [ErrContainerExited] or the
+	// cause of the context.
 	Err error
 	// Message is the text that the kubelet logs about Err, with the output. It
 	// must not be used in events, because the output may hold secrets.
@@ -89,10 +89,11 @@ type HookInfo struct {
 }
 
 // HookObserver holds optional callbacks. They run synchronously and must not
-// block. A caller that records Started and Ended knows after a restart of the
-// agent which hooks ran; the kubelet does not.
+// block. A caller that stores the calls of Started and Ended knows after a
+// restart of the agent which hooks have run; the kubelet does not know this.
 type HookObserver struct {
-	// Started and Ended are called for each hook that exists.
+	// Started is called before each run of a hook, and Ended after it. They are
+	// not called if the container does not have the hook.
 	Started, Ended func(HookInfo)
 	// HTTPFallback is called when an HTTPS hook succeeded in plain HTTP
 	// (kubelet_lifecycle_handler_http_fallbacks_total).
@@ -104,15 +105,16 @@ type HookObserver struct {
 
 // Defaults of a [HookConfig].
 const (
-	// DefaultOutputs is the number of outputs that are kept.
+	// DefaultOutputs is the number of outputs that are recorded.
 	DefaultOutputs = 64
-	// DefaultOutputBytes is the number of bytes of each output that are kept.
+	// DefaultOutputBytes is the number of bytes of each output that are
+	// recorded.
 	DefaultOutputBytes = 4 << 10
 )
 
 // HookConfig configures a [HookRunner].
 type HookConfig struct {
-	// Exec runs commands. Without it, exec hooks fail.
+	// Exec runs commands. If nil, exec hooks fail.
 	Exec ExecRunner
 	// HTTP sends requests. Default: a client without keep-alive, proxy or
 	// certificate verification, which follows redirects within one host.
@@ -127,12 +129,12 @@ type HookConfig struct {
 	// default, and in the kubelet, any response is a success
 	// (kubernetes#56963).
 	FailOnStatus bool
-	// Outputs is the number of hook outputs that are kept, default
-	// [DefaultOutputs]. OutputBytes is how many bytes of the end of each are
-	// kept, default [DefaultOutputBytes].
+	// Outputs is the number of hook outputs that are recorded, default
+	// [DefaultOutputs]. OutputBytes is how many bytes at the end of each output
+	// are recorded, default [DefaultOutputBytes].
 	Outputs, OutputBytes int
-	// Redact removes secrets from an output before it is kept or put into a
-	// message. It may modify its argument. Default: no change.
+	// Redact removes secrets from an output before the output is recorded or
+	// put into a message. It may modify its argument. Default: no change.
 	Redact func([]byte) []byte
 	// Events receives warnings about failed hooks. Optional.
 	Events EventRecorder
@@ -141,7 +143,7 @@ type HookConfig struct {
 	Clock clock.Clock
 	// Logger receives structured logs. Default: discard.
 	Logger *slog.Logger
-	// Observer receives the hooks. Optional.
+	// Observer is notified of hooks. Optional.
 	Observer HookObserver
 }
 
@@ -208,11 +210,12 @@ func NewHookRunner(cfg HookConfig) (*HookRunner, error) {
 	return &HookRunner{cfg: cfg, outputs: &outputRing{size: cfg.Outputs}}, nil
 }
 
-// Run runs the hook and returns when it has ended: by itself, at its deadline,
-// with its container, or because parent is done. If the container has no such
-// hook, Run returns at once. A failure is recorded as the kubelet's event. A
-// hook that was cancelled by parent, and a preStop hook whose container has
-// ended, have not failed. No goroutine outlives the call.
+// Run runs the hook and returns when the hook has ended. It cancels the hook at
+// its deadline, when its container ends, or when parent is done. If the
+// container does not have the hook, Run returns at once. Run records the
+// kubelet's event about a failed hook. It does not record an event if the
+// caller has cancelled parent, or if the container of a preStop hook has ended.
+// No goroutine outlives the call.
 func (r *HookRunner) Run(parent context.Context, h Hook) HookResult {
 	handler, err := h.handler()
 	if err != nil || handler == nil {
@@ -227,7 +230,7 @@ func (r *HookRunner) Run(parent context.Context, h Hook) HookResult {
 	r.cfg.Observer.Started(info)
 	var output []byte
 	var what string
-	if err = ctx.Err(); err == nil { // do not start a hook that is already over
+	if err = ctx.Err(); err == nil { // do not start a hook whose context is already done
 		output, what, err = r.run(ctx, info, handler)
 	}
 	output = r.cut(output)
@@ -246,7 +249,8 @@ func (r *HookRunner) Run(parent context.Context, h Hook) HookResult {
 	return info.Result
 }
 
-// handler returns the handler to run, or nil if the container has no such hook.
+// handler returns the handler to run, or nil if the container does not have the
+// hook.
 func (h Hook) handler() (*corev1.LifecycleHandler, error) {
 	if h.Pod == nil || h.Container == nil || h.Deadline == nil {
 		return nil, errors.New("a hook needs a Pod, a Container and a Deadline")
@@ -287,8 +291,8 @@ func (r *HookRunner) exec(ctx context.Context, h Hook, command []string) ([]byte
 	if r.cfg.Exec == nil {
 		return nil, errors.New("exec hooks are not configured")
 	}
-	// The runtime's timeout is later than the deadline. It kills the process
-	// even if the agent does not wait any more.
+	// The runtime's timeout ends after the deadline. The runtime then kills the
+	// process even if the agent no longer waits for it.
 	timeout := StopGrace(h.Deadline.Left()) + time.Second
 	stdout, stderr, err := r.cfg.Exec.ExecSync(ctx, h.ContainerID, command, timeout)
 	return append(stdout, stderr...), err
@@ -305,10 +309,10 @@ func (r *HookRunner) sleep(ctx context.Context, n int64) error {
 	}
 }
 
-// causeOf returns the cause of a cancelled hook, or err of a failed one. The
-// runtime learns first that a container ended. A command that fails with its
-// container may therefore return before Exited is closed; then the hook counts
-// as failed.
+// causeOf returns err, wrapped in the cause of ctx if ctx is done. The runtime
+// detects the end of a container before the agent does. A command that fails
+// because its container has ended may therefore return before Exited is closed.
+// The hook then counts as failed.
 func (h Hook) causeOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)
@@ -329,9 +333,9 @@ func (h Hook) message(what string, isExec bool, err error, output []byte) string
 	return text
 }
 
-// event records a failed hook. The parent context may end by the same deadline
-// or with the same container; if it ends for another reason, the hook was
-// cancelled and no event is sent.
+// event records an event about a failed hook. If parent is done for a reason
+// other than the deadline or the end of the container, the caller has cancelled
+// the hook, and no event is recorded.
 func (r *HookRunner) event(parent context.Context, h Hook, err error) {
 	cause := context.Cause(parent)
 	calledOff := cause != nil && !errors.Is(cause, ErrDeadline) && !errors.Is(cause, ErrContainerExited)

@@ -20,30 +20,31 @@ type EventRecorder interface {
 // NodeObserver holds optional callbacks. They run synchronously and must not
 // block.
 type NodeObserver struct {
-	// Preempted is called after a victim was killed for a critical pod. The
-	// error is that of [NodeConfig.Preempt].
+	// Preempted is called after each call of [NodeConfig.Preempt], with the
+	// error of that call.
 	Preempted func(preemptor, victim *corev1.Pod, err error)
 }
 
 // NodeConfig configures a [NodeHandler].
 type NodeConfig struct {
 	// Node returns the node as this agent knows it: its labels, taints and
-	// allocatable resources. It is not modified. Required.
+	// allocatable resources. The handler does not modify the node. Required.
 	Node func(context.Context) (*corev1.Node, error)
-	// FreshNode reads the node from the API server. It is called if the labels
-	// of the node from Node do not match the pod, because they may be outdated.
-	// Default: Node.
+	// FreshNode reads the node from the API server. It is called if a pod would
+	// be rejected only because of the node's labels: the labels that Node
+	// returns may be outdated. Default: Node.
 	FreshNode func(context.Context) (*corev1.Node, error)
-	// OS is the node's operating system. Default: that of this process.
+	// OS is the node's operating system. Default: runtime.GOOS.
 	OS string
 	// Allocated reports whether this node has admitted the pod before. If such
 	// a pod has a start time, it is not rejected after a restart of the agent
 	// because labels or taints have changed. Default: false for every pod.
 	Allocated func(*corev1.Pod) bool
 	// Preempt kills a victim so that a critical pod fits, and returns when all
-	// its containers have ended, as podworker's KillPod does with an eviction.
-	// An error is passed to the Observer; the critical pod is admitted anyway,
-	// because the victim is being terminated. Default: no preemption.
+	// containers of the victim have ended. KillPod of package podworker does
+	// this if Evict is set. An error is passed to the Observer; the critical
+	// pod is admitted anyway, because the victim is being terminated. Default:
+	// no preemption.
 	Preempt func(ctx context.Context, victim *corev1.Pod) error
 	// Events receives a warning about each victim. Optional.
 	Events EventRecorder
@@ -60,12 +61,13 @@ func (c NodeConfig) Validate() error {
 }
 
 // NodeHandler admits the pods that fit on the node. It runs the kubelet's
-// checks in the kubelet's order, and preempts pods for critical ones. Create it
-// with [NewNodeHandler]. It may be called for several pods concurrently, but
-// then each decision ignores the other pods.
+// checks in the kubelet's order, and preempts pods for critical pods. Create it
+// with [NewNodeHandler]. Admit may be called concurrently, but concurrent calls
+// do not consider each other's pods.
 type NodeHandler struct{ cfg NodeConfig }
 
-// NewNodeHandler returns a NodeHandler. The error reports every problem with cfg.
+// NewNodeHandler returns a NodeHandler. The error reports every problem with
+// cfg.
 func NewNodeHandler(cfg NodeConfig) (*NodeHandler, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("lifecycle: invalid node handler config: %w", err)
@@ -86,9 +88,9 @@ func NewNodeHandler(cfg NodeConfig) (*NodeHandler, error) {
 }
 
 // Admit decides by [FitsOS], [FitsGroupsPolicy] and [FitsAll], and returns the
-// first reason for a rejection. If a critical pod lacks only resources, the
-// victims of [PlanPreemption] among the other pods are killed first, one after
-// the other.
+// first reason for a rejection. If a critical pod would be rejected only
+// because of resources, Admit first kills the victims that [PlanPreemption]
+// selects among the other pods, one after the other.
 func (h *NodeHandler) Admit(ctx context.Context, attrs PodAdmitAttributes) PodAdmitResult {
 	pod := attrs.Pod
 	if pod == nil {
@@ -116,8 +118,9 @@ func (h *NodeHandler) Admit(ctx context.Context, attrs PodAdmitAttributes) PodAd
 	return PodAdmitResult{Admit: true}
 }
 
-// admissionFailures returns why the pod cannot be admitted. It reads the node again if its labels are the only reason for a
-// rejection.
+// admissionFailures returns why the pod cannot be admitted. If the node's
+// labels are the only reason for a rejection, it reads the node again with
+// FreshNode.
 func (h *NodeHandler) admissionFailures(ctx context.Context, attrs PodAdmitAttributes, node *corev1.Node) []AdmissionFailure {
 	wasAdmitted := attrs.Pod.Status.StartTime != nil && h.cfg.Allocated(attrs.Pod)
 	check := func(node *corev1.Node) (failures []AdmissionFailure) {
@@ -138,9 +141,9 @@ func (h *NodeHandler) admissionFailures(ctx context.Context, attrs PodAdmitAttri
 	return failures
 }
 
-// preempt preempts pods for a critical pod and returns the remaining reasons
-// for a rejection. Missing resources are not among them once the victims were
-// killed. If there is another reason, no pod is preempted.
+// preempt kills the pods that must be preempted for a critical pod. It then
+// returns no failures. If a failure is not about a resource, preempt kills no
+// pod, and returns the failures that are not about resources.
 func (h *NodeHandler) preempt(ctx context.Context, attrs PodAdmitAttributes, failures []AdmissionFailure) ([]AdmissionFailure, error) {
 	if len(failures) == 0 || h.cfg.Preempt == nil {
 		return failures, nil

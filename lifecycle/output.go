@@ -27,7 +27,7 @@ type HookOutput struct {
 func (r *HookRunner) Outputs() []HookOutput { return r.outputs.all() }
 
 // cut returns the redacted end of an output. It redacts before it cuts, because
-// half a secret may not be recognized.
+// Redact may not recognize a part of a secret.
 func (r *HookRunner) cut(output []byte) []byte {
 	if len(output) == 0 {
 		return nil
@@ -36,14 +36,14 @@ func (r *HookRunner) cut(output []byte) []byte {
 	return output[max(0, len(output)-r.cfg.OutputBytes):]
 }
 
-// outputRing holds the newest outputs. It allocates no more memory than they
-// need.
+// outputRing holds the newest outputs, at most size. It grows only when outputs
+// are added.
 type outputRing struct {
 	size int
 
 	mu      sync.Mutex
 	outputs []HookOutput
-	next    int // index of the oldest once the ring is full
+	next    int // index of the oldest output when the ring is full
 }
 
 func (r *outputRing) add(o HookOutput) {

@@ -23,8 +23,8 @@ type Need struct {
 	Amount   int64
 }
 
-// Needs returns the missing resources of failures. ok is false if one of them is
-// not about a resource, so that preemption cannot help.
+// Needs returns the missing resources of failures. ok is false if one of the
+// failures is not about a resource, because preemption does not help then.
 func Needs(failures []AdmissionFailure) (needs []Need, ok bool) {
 	for _, m := range failures {
 		if m.Resource == "" {
@@ -36,15 +36,15 @@ func Needs(failures []AdmissionFailure) (needs []Need, ok bool) {
 }
 
 // PlanPreemption returns which of the running pods must be killed so that the
-// needs of preemptor become free. BestEffort pods are killed before Burstable
-// ones, and those before Guaranteed ones; a class loses only as many pods as
-// the classes before it cannot make up for. Within a class, the pod that comes
-// closest to covering the needs is killed first. Among equally close pods the
-// order is: less memory, less CPU, lower priority, younger. A pod is not killed
-// if the other victims are enough without it. Only pods that preemptor may
-// preempt are selected: see [podspec.CanPreempt].
+// needs of preemptor become free. Pods are killed in the order of their QoS
+// classes: BestEffort, Burstable, Guaranteed. Pods of a class are killed only
+// for needs that the pods of the classes before cannot cover. Within a class,
+// the pod that comes closest to covering the needs is killed first. Among
+// equally close pods, the order is: less memory, less CPU, lower priority,
+// younger. A pod is not killed if the other victims cover the needs. Only pods
+// that preemptor may preempt are selected: see [podspec.CanPreempt].
 //
-// The error is [ErrNoVictims] with the needs that stay uncovered.
+// The error is [ErrNoVictims] with the needs that cannot be covered.
 // PlanPreemption is pure, and its result does not depend on the order of
 // running.
 func PlanPreemption(preemptor *corev1.Pod, running []*corev1.Pod, needs []Need) ([]*corev1.Pod, error) {
@@ -68,8 +68,9 @@ func PlanPreemption(preemptor *corev1.Pod, running []*corev1.Pod, needs []Need) 
 	if left := all.cover(needs); len(left) > 0 {
 		return nil, fmt.Errorf("%w: %s", ErrNoVictims, needsText(left))
 	}
-	// Start with the most important class: take from it only what all lower
-	// classes cannot cover, then go down with the victims selected so far.
+	// Start with the most important class. In each class, select victims only
+	// for the needs that the victims selected so far and all pods of the lower
+	// classes cannot cover.
 	var chosen candidates
 	for class := len(classes) - 1; class >= 0; class-- {
 		left := chosen.cover(needs)
@@ -85,8 +86,8 @@ func PlanPreemption(preemptor *corev1.Pod, running []*corev1.Pod, needs []Need) 
 	return victims, nil
 }
 
-// A candidate is a pod that may be killed, with the amounts that it holds of
-// the needed resources and of those that break ties.
+// A candidate is a pod that may be killed. held contains the pod's amounts of
+// the needed resources, and of memory and CPU, which break ties.
 type candidate struct {
 	pod  *corev1.Pod
 	held map[corev1.ResourceName]int64
@@ -120,8 +121,9 @@ func (cs candidates) cover(needs []Need) (left []Need) {
 	return left
 }
 
-// closest selects pods until the needs are covered, and removes those that turn
-// out to be unnecessary. All pods of cs together must cover the needs.
+// closest selects pods until the needs are covered. It then removes each
+// selected pod that is unnecessary because the other selected pods cover the
+// needs. All pods of cs together must cover the needs.
 func (cs candidates) closest(needs []Need) (picked candidates) {
 	rest := slices.Clone(cs)
 	for left := needs; len(left) > 0 && len(rest) > 0; {
@@ -145,7 +147,8 @@ func (cs candidates) closest(needs []Need) (picked candidates) {
 	return picked
 }
 
-// order compares two pods; the lesser one is killed first.
+// order compares two pods. If it returns a negative number, a is killed before
+// b.
 func order(a, b candidate, needs []Need) int {
 	return cmp.Or(
 		cmp.Compare(a.distance(needs), b.distance(needs)),

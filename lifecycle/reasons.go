@@ -29,16 +29,18 @@ const (
 	// PodOSNotSupported is the reason of a pod whose spec.os names another
 	// operating system.
 	PodOSNotSupported = "PodOSNotSupported"
-	// InvalidNodeInfo is the reason when the node could not be read.
+	// InvalidNodeInfo is the reason of a pod that was rejected because the node
+	// could not be read.
 	InvalidNodeInfo = "InvalidNodeInfo"
 	// SupplementalGroupsPolicyNotSupported is the reason of a pod that requests
-	// the policy Strict on a node whose runtime does not support it.
+	// the policy Strict on a node whose runtime does not support this policy.
 	SupplementalGroupsPolicyNotSupported = "SupplementalGroupsPolicyNotSupported"
-	// UnexpectedAdmissionError is the reason when admission failed with an
-	// error.
+	// UnexpectedAdmissionError is the reason of a pod that was rejected because
+	// admission failed with an error.
 	UnexpectedAdmissionError = "UnexpectedAdmissionError"
-	// InsufficientResourcePrefix is the prefix of the name of a resource that
-	// the node has too little of.
+	// InsufficientResourcePrefix is the prefix of the reason of a pod that was
+	// rejected because the node has too little of a resource. The name of the
+	// resource follows.
 	InsufficientResourcePrefix = "OutOf"
 	// OutOfCPU, OutOfMemory, OutOfEphemeralStorage and OutOfPods are the
 	// reasons for the common resources.
@@ -55,7 +57,7 @@ const (
 )
 
 // Messages of the scheduler's filters. The message of a rejection is "Predicate
-// NAME failed: " followed by one of them.
+// NAME failed: " followed by one of these messages.
 const (
 	nodeAffinityMismatch = "node(s) didn't match Pod's node affinity/selector"
 	nodeNameMismatch     = "node(s) didn't match the requested node name"
@@ -66,12 +68,12 @@ const (
 // Reasons and messages of pods that are killed.
 const (
 	// DeadlineExceeded is the reason of a pod that was active for too long, and
-	// of the event about it.
+	// of the event about this.
 	DeadlineExceeded = "DeadlineExceeded"
 	// DeadlineExceededMessage is the message for [DeadlineExceeded].
 	DeadlineExceededMessage = "Pod was active on the node longer than the specified deadline"
-	// Preempting is the reason of a pod that was preempted by a critical one,
-	// and of the warning about it.
+	// Preempting is the reason of a pod that was preempted by a critical pod,
+	// and of the warning about the preemption.
 	Preempting = "Preempting"
 	// PreemptingMessage is the message for [Preempting].
 	PreemptingMessage = "Preempted in order to admit critical pod"
@@ -79,7 +81,8 @@ const (
 
 // Reasons and messages of events about containers and their hooks.
 const (
-	// Killing is the reason of the normal event when a container is stopped.
+	// Killing is the reason of the event of type Normal about a container that
+	// is being stopped.
 	Killing = "Killing"
 	// FailedPostStartHook is the reason of the warning about a failed postStart
 	// hook. The event does not contain the hook's output, which may hold
@@ -91,8 +94,9 @@ const (
 	FailedPreStopHook = "FailedPreStopHook"
 	// PreStopHookFailedMessage is the message for [FailedPreStopHook].
 	PreStopHookFailedMessage = "PreStopHook failed"
-	// LifecycleHTTPFallback is the reason of the warning when an HTTPS hook was
-	// answered in plain HTTP and then succeeded.
+	// LifecycleHTTPFallback is the reason of the warning about an HTTPS hook
+	// whose server answered in plain HTTP, and that then succeeded in plain
+	// HTTP.
 	LifecycleHTTPFallback = "LifecycleHTTPFallback"
 )
 
@@ -104,8 +108,8 @@ func CrashLoopMessage(delay time.Duration, container string, pod *corev1.Pod) st
 }
 
 // ImagePullMessage returns the message for [ImagePullBackOff], as the kubelet
-// writes it. The event BackOff has the same message. The image is named as in
-// the spec.
+// writes it. The event BackOff has the same message. The argument image is the
+// reference as in the spec.
 func ImagePullMessage(image string) string { return fmt.Sprintf("Back-off pulling image %q", image) }
 
 // StoppingMessage returns the message of the event [Killing] for a container

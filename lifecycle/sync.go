@@ -31,8 +31,8 @@ type ShouldEvictResponse struct {
 	Reason, Message string
 }
 
-// SyncLoopHandlers combines several handlers: a pod needs a sync if one of them
-// reports so.
+// SyncLoopHandlers combines several handlers: a pod needs a sync if one of the
+// handlers reports this.
 type SyncLoopHandlers []SyncLoopHandler
 
 // ShouldSync reports whether one of the handlers returns true.
@@ -45,7 +45,7 @@ func (hs SyncLoopHandlers) ShouldSync(pod *corev1.Pod) bool {
 	return false
 }
 
-// SyncHandlers combines several handlers: the first that evicts the pod
+// SyncHandlers combines several handlers: the first handler that evicts the pod
 // decides.
 type SyncHandlers []SyncHandler
 
@@ -66,14 +66,15 @@ func (hs SyncHandlers) ShouldEvict(pod *corev1.Pod) ShouldEvictResponse {
 type ActiveDeadline struct {
 	// Clock is the time source. Default the system clock.
 	Clock clock.PassiveClock
-	// Status returns the newest status of a pod, which has the start time
-	// earlier than the pod itself. Optional; if it returns false, the status in
-	// the pod is used.
+	// Status returns the newest status of a pod, which may contain the start
+	// time before the pod object does. Optional. If Status is nil or returns
+	// false, the status in the pod object is used.
 	Status func(types.UID) (corev1.PodStatus, bool)
 }
 
-// Due returns when the pod exceeds its active deadline; false if it has no
-// deadline or has not started. A caller with timers needs only this method.
+// Due returns the time at which the pod exceeds its active deadline. It returns
+// false if the pod has no active deadline or has not started. A caller with
+// timers needs only this method.
 func (a ActiveDeadline) Due(pod *corev1.Pod) (time.Time, bool) {
 	if pod == nil || pod.Spec.ActiveDeadlineSeconds == nil {
 		return time.Time{}, false

@@ -13,37 +13,39 @@ import (
 // Termination is the input of [Terminate]. Its functions are called from
 // several goroutines, concurrently for different containers.
 type Termination struct {
-	// Plan is the order, from [PlanTermination].
+	// Plan is the order in which containers are stopped, from
+	// [PlanTermination].
 	Plan TerminationPlan
-	// Deadline is the end of the pod's grace period. It may be shortened during
-	// the termination. Required.
+	// Deadline is the end of the pod's grace period. The caller may shorten it
+	// during the termination. Required.
 	Deadline *Deadline
 	// Stop stops a container within grace, which is in whole seconds, as a
 	// runtime's StopContainer does. It returns nil for a container that does
-	// not exist. When the deadline moves earlier, Stop is called again for the
-	// same container with a shorter grace; the ctx of the previous call is then
-	// done, and that call must return soon after. An error means that the
-	// container may still run. Required.
+	// not exist. When the deadline is moved to an earlier time, Stop is called
+	// again for the same container with a shorter grace. The ctx of the
+	// previous call is then done, and the previous call must return soon after.
+	// An error means that the container may still run. Required.
 	Stop func(ctx context.Context, container string, grace time.Duration) error
-	// PreStop runs a hook until it ends or ctx is done, which is at the latest
-	// at the deadline. Its outcome does not matter here: the container is
-	// stopped in any case. Default: hooks are not run.
+	// PreStop runs a hook and returns when the hook has ended or ctx is done.
+	// ctx is done at the deadline at the latest. The container is stopped
+	// whether or not the hook has succeeded. Default: hooks are not run.
 	PreStop func(ctx context.Context, container string, hook *corev1.LifecycleHandler)
-	// Exited returns a channel that is closed when the container has ended by
-	// itself, or nil if that is not known. Then its hook is cancelled.
-	// Optional.
+	// Exited returns a channel that is closed when the container ends; the
+	// container's hook is then cancelled. It returns nil if the end of the
+	// container cannot be observed. Optional.
 	Exited func(container string) <-chan struct{}
 }
 
 // ErrTermination means that a [Termination] is incomplete or inconsistent.
 var ErrTermination = errors.New("a Termination needs Deadline, Stop, and exactly one step for each container")
 
-// Terminate stops the containers of the plan in order. It returns when all have
-// ended or could not be stopped; the errors are joined. A container waits for
-// those before it until they have ended, could not be stopped, or the deadline
-// is reached. Then it is stopped within the time that is left, at least
-// [MinimumStopGrace]. So a termination lasts at most 2 s longer than the time
-// to the deadline.
+// Terminate stops the containers of the plan in order. It returns when each
+// container has ended or could not be stopped; the errors are joined. Before a
+// container is stopped, Terminate waits until the containers in the After list
+// of its step have ended or could not be stopped, but not longer than until the
+// deadline. The container then has the time until the deadline to end, at least
+// [MinimumStopGrace]. A termination therefore lasts at most 2 s longer than the
+// time until the deadline.
 //
 // If ctx is done, Terminate stops waiting at once and returns ctx's error for
 // each container that was not stopped yet. No goroutine outlives the call.
@@ -62,7 +64,7 @@ func Terminate(ctx context.Context, t Termination) error {
 	var wg sync.WaitGroup
 	for i, s := range t.Plan.Steps {
 		wg.Go(func() {
-			defer close(ended[s.Container]) // also after a failure: other containers wait for it
+			defer close(ended[s.Container]) // also after a failure: other containers wait for this channel
 			if err := t.terminate(ctx, s, ended); err != nil {
 				errs[i] = fmt.Errorf("stop container %s: %w", s.Container, err)
 			}
@@ -72,8 +74,8 @@ func Terminate(ctx context.Context, t Termination) error {
 	return errors.Join(errs...)
 }
 
-// terminate terminates one container: it runs its hook, waits for others, and stops
-// it.
+// terminate runs the container's hook, waits for the containers in s.After, and
+// stops the container.
 func (t Termination) terminate(ctx context.Context, s TerminationStep, ended map[string]chan struct{}) error {
 	grace, cancel := t.Deadline.Context(ctx)
 	defer cancel()
@@ -92,9 +94,9 @@ func (t Termination) terminate(ctx context.Context, s TerminationStep, ended map
 	return t.stop(ctx, s.Container)
 }
 
-// hook runs the hook and returns when it has ended or its time is over. A hook
-// that does not return in time is joined by wg; it ends when its container
-// ends.
+// hook runs the container's hook. It returns when PreStop has returned or when
+// the ctx of PreStop is done. If PreStop has not returned by then, the caller
+// waits for it with wg after the container was stopped.
 func (t Termination) hook(ctx context.Context, s TerminationStep, wg *sync.WaitGroup) {
 	if s.PreStop == nil || t.PreStop == nil || ctx.Err() != nil {
 		return
@@ -116,13 +118,14 @@ func (t Termination) hook(ctx context.Context, s TerminationStep, wg *sync.WaitG
 	}
 }
 
-// stop stops the container. It calls Stop again with a shorter grace when the
-// deadline has moved so far that the runtime would kill the container earlier.
+// stop stops the container. If the deadline moves while Stop runs, and a new
+// call would kill the container earlier, stop calls Stop again with a shorter
+// grace.
 func (t Termination) stop(ctx context.Context, container string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s := stopping{Termination: t, container: container, results: make(chan stopResult)}
 	defer s.calls.Wait()
-	defer cancel() // of all calls
+	defer cancel() // cancels all calls of Stop
 	for {
 		_, changed := t.Deadline.State()
 		s.callStop(ctx)
@@ -146,7 +149,7 @@ type stopping struct {
 	calls     sync.WaitGroup
 
 	call      int       // number of the last call, starting with 1
-	killed    time.Time // when the last call kills the container at the latest
+	killed    time.Time // latest time at which the last call kills the container
 	supersede context.CancelFunc
 }
 
@@ -179,8 +182,9 @@ func (s *stopping) callStop(ctx context.Context) {
 	})
 }
 
-// untilExited returns a context that is done when ended is closed; its cause is then
-// [ErrContainerExited]. Its goroutine has ended when cancel has returned.
+// untilExited returns a context that is done when ended is closed; its cause is
+// then [ErrContainerExited]. When cancel has returned, the goroutine of
+// untilExited has ended.
 func untilExited(parent context.Context, ended <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, cause := context.WithCancelCause(parent)
 	if ended == nil {
@@ -188,7 +192,7 @@ func untilExited(parent context.Context, ended <-chan struct{}) (context.Context
 	}
 	select {
 	case <-ended:
-		cause(ErrContainerExited) // at once, without a race
+		cause(ErrContainerExited) // immediately: the goroutine below may run too late
 	default:
 	}
 	gone := make(chan struct{})

@@ -11,15 +11,17 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// ContainerState is the state of a container that [PlanTermination] needs.
+// ContainerState describes a container for [PlanTermination].
 type ContainerState struct {
 	// Name is the container's name in the spec, or its name in the runtime if
 	// it is not in the spec.
 	Name string
-	// Running is false for a container that was only created or that has ended.
+	// Running reports whether the container runs. It is false for a container
+	// that was created but not started, and for a container that has ended.
 	Running bool
-	// PreStopped reports whether its preStop hook has run already, for example
-	// before a restart of the agent. It is not run again.
+	// PreStopped reports whether the container's preStop hook has already run,
+	// for example before a restart of the agent. The hook is then not run
+	// again.
 	PreStopped bool
 }
 
@@ -27,12 +29,13 @@ type ContainerState struct {
 type TerminationStep struct {
 	// Container is the name of the container that is stopped.
 	Container string
-	// PreStop is the hook to run first. It is started at once, even if the
-	// container is stopped in a later stage. It is nil if the container has
-	// none or if no time is left. It is shared with the spec.
+	// PreStop is the hook that is run before the container is stopped. The
+	// hooks of all stages are started at the beginning of the termination.
+	// PreStop is nil if the container has no hook to run or if no time is left.
+	// It is shared with the spec.
 	PreStop *corev1.LifecycleHandler
-	// After are the containers that must have ended before this one is stopped.
-	// They are all in the plan.
+	// After are the names of the containers that must have ended before this
+	// container is stopped. The plan has a step for each of them.
 	After []string
 	// Stage is 0 for containers that are stopped at once, and otherwise one
 	// more than the highest stage in After.
@@ -43,14 +46,14 @@ type TerminationStep struct {
 // Steps are sorted by stage, and within a stage as in the spec.
 type TerminationPlan struct{ Steps []TerminationStep }
 
-// PlanTermination plans how the pod's running containers are stopped; left is
-// the time until the deadline (KEP-753). Regular containers, init containers,
-// ephemeral containers and containers that are not in the spec are stopped at
-// once. A sidecar waits for the regular and init containers and for the
-// sidecars that come after it in the spec. All preStop hooks, also those of
+// PlanTermination plans how the pod's running containers are stopped (KEP-753).
+// The argument left is the time until the deadline. Regular containers, init
+// containers, ephemeral containers and containers that are not in the spec are
+// stopped at once. A sidecar waits for the regular and init containers and for
+// the sidecars that come after it in the spec. All preStop hooks, also those of
 // sidecars, are started at once. If no time is left, hooks are not run and all
 // containers are stopped at once. PlanTermination is pure. The states may be in
-// any order, and pod may be nil if only the runtime knows it.
+// any order. The argument pod is nil if only the runtime knows the pod.
 func PlanTermination(pod *corev1.Pod, states []ContainerState, left time.Duration) TerminationPlan {
 	running := map[string]ContainerState{}
 	for _, s := range states {
@@ -62,7 +65,7 @@ func PlanTermination(pod *corev1.Pod, states []ContainerState, left time.Duratio
 	if pod != nil {
 		p.spec(&pod.Spec)
 	}
-	for _, s := range states { // the rest is not in the spec
+	for _, s := range states { // add ignores containers that have a step already; the others are not in the spec
 		p.add(s.Name, nil, nil)
 	}
 	slices.SortStableFunc(p.steps, func(a, b TerminationStep) int { return a.Stage - b.Stage })
@@ -70,13 +73,13 @@ func PlanTermination(pod *corev1.Pod, states []ContainerState, left time.Duratio
 }
 
 type planner struct {
-	running map[string]ContainerState // running and not yet in a step
+	running map[string]ContainerState // running containers without a step
 	left    time.Duration
 	steps   []TerminationStep
 }
 
 func (p *planner) spec(spec *corev1.PodSpec) {
-	var first, later []string // containers that sidecars wait for, and sidecars further down
+	var first, later []string // containers that all sidecars wait for, and the later sidecars
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
 		first = p.add(c.Name, c.Lifecycle, nil, first...)
@@ -93,7 +96,9 @@ func (p *planner) spec(spec *corev1.PodSpec) {
 	}
 }
 
-// add plans a container if it runs, and returns names with its name appended.
+// add adds a step for a container that runs and has no step yet, and returns
+// names with the container's name appended. It returns names unchanged for
+// other containers.
 func (p *planner) add(name string, lc *corev1.Lifecycle, after []string, names ...string) []string {
 	state, ok := p.running[name]
 	if !ok {

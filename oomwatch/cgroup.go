@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ParseCgroup returns the UID of the pod and the ID of the container that a cgroup
-// belongs to, according to its path; each is empty if the path does not have it.
+// ParseCgroup returns the UID of the pod and the ID of the container to which a cgroup
+// belongs, according to its path. Each is empty if the path does not contain it.
 //
 // It supports the paths of the kubelet's cgroupfs and systemd drivers and the names that
 // containerd, CRI-O and Docker give to containers:
@@ -16,15 +16,15 @@ import (
 //	/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod8dd2….slice/cri-containerd-62be….scope
 //	/system.slice/kubepods-burstable-pod8dd2….slice:cri-containerd:62be…
 //
-// The first pod in the path and its first container are returned, even if the container
-// has cgroups, or a whole node, inside. Without a pod, the first container in the path is
-// returned.
+// ParseCgroup returns the first pod in the path and the first container of that pod, even
+// if the container has cgroups of its own or runs a whole node. If the path has no pod,
+// ParseCgroup returns the first container in the path.
 func ParseCgroup(path string) (pod types.UID, container string) {
 	for element := range strings.SplitSeq(path, "/") {
 		for part := range strings.SplitSeq(element, ":") {
 			if pod == "" {
 				if pod = podUID(part); pod != "" {
-					container = "" // a node in a container: the outer container doesn't count
+					container = "" // the node runs in a container, which is not the pod's container
 					continue
 				}
 			}
@@ -37,8 +37,8 @@ func ParseCgroup(path string) (pod types.UID, container string) {
 }
 
 // podUID returns the UID in the name of a pod's cgroup, "podUID" or
-// "kubepods-QOS-podUID.slice". In the name of a slice, dashes separate levels, so that
-// the UID has underscores instead.
+// "kubepods-QOS-podUID.slice". In the name of a slice, dashes separate levels, so that the
+// UID has underscores instead of dashes.
 func podUID(name string) types.UID {
 	if inner, ok := strings.CutSuffix(name, ".slice"); ok {
 		at := strings.LastIndex(inner, "-pod")

@@ -22,8 +22,8 @@ type CountersConfig struct {
 	// Mount is the mount point of the hierarchy with the memory controller:
 	// /sys/fs/cgroup for v2, /sys/fs/cgroup/memory for v1. Required.
 	Mount string
-	// Parent is the cgroup of all pods relative to Mount, such as "/kubepods". "/"
-	// watches every cgroup of the machine. It need not exist yet. Required.
+	// Parent is the cgroup of all pods relative to Mount, such as "/kubepods". "/" watches
+	// every cgroup of the machine. The cgroup need not exist yet. Required.
 	Parent string
 	// VMStat is the file with the kernel's count of all kills, by default /proc/vmstat.
 	// The cgroups are read only when this count rises.
@@ -51,15 +51,16 @@ func (c CountersConfig) Validate() error {
 
 // Counters is the source that reads the kernel's kill counter of each cgroup:
 // memory.events.local and memory.events of cgroup v2, memory.oom_control of v1 (since
-// Linux 4.13). It needs only the permission to read them. It sees kills whose log records
-// were overwritten, and finds the cgroup if the log does not name it.
+// Linux 4.13). It needs only the permission to read these files. It observes kills whose
+// log records were overwritten, and finds the cgroup if the log does not have it.
 //
-// Kills in a cgroup that was removed before it was read are reported for its parent,
-// because memory.events of the parent includes them. v1 has no such counter.
+// If a cgroup was removed before its counters were read, its kills are reported for the
+// parent cgroup, because memory.events of the parent includes them. v1 has no counter that
+// includes the kills of removed cgroups.
 type Counters struct {
 	cfg CountersConfig
-	// reported are the counters of each cgroup as last reported, by path; nil before the
-	// first read, which reports nothing.
+	// reported has the counters of each cgroup whose kills were reported, by path. It is
+	// nil before the first read, which reports nothing.
 	reported  map[string]tally
 	failed    bool      // the last read was incomplete
 	lastCount uint64    // the kernel's count at the last read
@@ -70,7 +71,7 @@ type Counters struct {
 // kills in its subtree.
 type tally struct{ own, groups, subtree uint64 }
 
-// reading has the counters that were read of a cgroup.
+// reading has the counters that were read from the files of a cgroup.
 type reading struct {
 	cgroup string
 	tally
@@ -97,17 +98,18 @@ func (c *Counters) Name() string { return "cgroup" }
 // Position returns the zero value: counters cannot be resumed.
 func (c *Counters) Position() Position { return Position{} }
 
-// Watch reads the kernel's count until ctx is done, and reads the cgroups when the count
-// has risen. Kills from before the first read are not reported; cgroups that are created
-// later start at zero. When it has returned it may be called again and continues where it
-// stopped. It must not be called concurrently.
+// Watch reads the kernel's count of all kills every Period until ctx is done. When the
+// count has risen, it reads the cgroups. Kills from before the first read are not
+// reported; cgroups that are created later start at zero. When Watch is called again, it
+// continues where it stopped. It must not be called concurrently.
 func (c *Counters) Watch(ctx context.Context, _ Position, emit func(Observation)) error {
 	if !exists(filepath.Join(c.cfg.Mount, "cgroup.controllers")) && !exists(filepath.Join(c.cfg.Mount, "memory.usage_in_bytes")) {
 		return fmt.Errorf("watch the counters of cgroups: no memory controller in %s", c.cfg.Mount)
 	}
 	for again := true; ctx.Err() == nil; {
-		// The kernel counts in this file first, so that a cgroup's counter may rise only
-		// after it was read. Therefore the cgroups are read once more after each rise.
+		// The kernel counts a kill in VMStat first, so that the counter of the cgroup may
+		// rise only after Look has read it. Therefore the cgroups are read once more after
+		// each rise of the count.
 		now := c.cfg.Clock.Now()
 		kills, counted := c.killCount()
 		rose := !counted || kills != c.lastCount
@@ -135,9 +137,10 @@ func (c *Counters) killCount() (n uint64, ok bool) {
 	return count(string(content), "oom_kill"), err == nil && strings.Contains(string(content), "\noom_kill ")
 }
 
-// Look reads all counters once and emits those that rose since the last call. If a
-// counter cannot be read, it emits nothing, and the next call emits every rise since. It
-// is the single step of Watch, for callers with their own schedule.
+// Look reads all counters once and emits an Observation for each counter that has risen
+// since the last call. If a counter cannot be read, Look emits nothing, and the next call
+// emits all rises since the last successful call. Look is a single step of Watch, for
+// callers with their own schedule.
 func (c *Counters) Look(emit func(Observation)) {
 	now := c.cfg.Clock.Now()
 	all, err := c.read(path.Clean(c.cfg.Parent))
@@ -146,7 +149,7 @@ func (c *Counters) Look(emit func(Observation)) {
 	}
 	report := func(cgroup string, n, groups uint64) {
 		kill := Kill{Time: now, VictimCgroup: cgroup, Kills: int(n), counted: int(n)}
-		if groups > 0 { // each group kill counts the chosen process twice: alone, and again with all others
+		if groups > 0 { // the kernel counts the chosen process of a group kill twice: alone, and then with the others
 			kill.Kind, kill.Kills = Group, int(n-min(groups, n-1))
 		}
 		emit(Observation{Counter: true, Since: c.since, Kill: kill})
@@ -177,13 +180,13 @@ func (c *Counters) Look(emit func(Observation)) {
 }
 
 // read reads the counters of a cgroup and of all cgroups below it, each cgroup before its
-// children. A kill that happens in between is then reported for the child now, and later
-// not again for the parent.
+// children. A kill that happens between the two reads is then reported for the child, and
+// not again for the parent later.
 func (c *Counters) read(cgroup string) (all []reading, err error) {
 	dir := filepath.Join(c.cfg.Mount, filepath.FromSlash(cgroup))
 	entries, err := os.ReadDir(dir)
 	if isMissing(err) {
-		return nil, nil // its parent's counter includes its kills
+		return nil, nil // the parent's counter includes the kills in a removed cgroup
 	}
 	content := func(file string) string {
 		b, e := os.ReadFile(filepath.Join(dir, file))
@@ -211,8 +214,8 @@ func (c *Counters) read(cgroup string) (all []reading, err error) {
 	return all, err
 }
 
-// count returns the number after a name in a file of names and numbers; zero if there is
-// no such name.
+// count returns the number after the given name in a file whose lines are names and
+// numbers. It returns zero if no line has the name.
 func count(content, name string) uint64 {
 	_, after, _ := strings.Cut("\n"+content, "\n"+name+" ")
 	n, _ := decimal(after)

@@ -1,68 +1,69 @@
 // Package oomwatch reports each OOM kill of the kernel exactly once, with the pod and the
-// container that it hit. It corresponds to the kubelet's OOM watcher and cadvisor's
-// parser.
+// container of the victim. It replaces the kubelet's OOM watcher and cadvisor's parser.
 //
 // # What it does
 //
-// A [Watcher] collects what its [Source]s see, merges what several sources report of the
-// same kill, adds the pod and the container, and calls a handler. [Kmsg] reads the
-// kernel's log, which has the most details: which process was killed, its size, and whose
-// limit was reached. [Counters] reads the kernel's kill counter of each cgroup, which is
-// never overwritten. Each source works without the other. [Parser], [ParseRecord] and
-// [ParseCgroup] are the pure functions they are built on, for callers that have a log in
-// a file. [Reporter] records events about kills.
+// A [Watcher] collects the kills that its [Source]s observe, merges the observations of
+// the same kill, adds the pod and the container, and calls a handler. [Kmsg] reads the
+// kernel's log, which has the most details: which process was killed, its memory usage,
+// and the cgroup whose limit was reached. [Counters] reads the kernel's kill counter of
+// each cgroup, which is never overwritten. Each source works without the other. [Parser],
+// [ParseRecord] and [ParseCgroup] do no I/O. Call them directly if you have a log in a
+// file. [Reporter] records events about kills.
 //
-// The log is the main source, in the format of kernels since 5.3. Counters supply what
-// the log lacks: kills whose records were overwritten, missing cgroup names, and all
-// kills if the log cannot be read.
+// The log is the main source. It must have the format of kernels since 5.3. Counters
+// supply what the log lacks: kills whose records were overwritten, missing cgroup names,
+// and all kills if the log cannot be read.
 //
 // # What you supply
 //
-// Normally, two sources:
+// Normally, you supply two sources:
 //
 //	kmsg, err := oomwatch.NewKmsg(oomwatch.KmsgConfig{})
 //	counters, err := oomwatch.NewCounters(oomwatch.CountersConfig{Mount: "/sys/fs/cgroup", Parent: "/kubepods"})
 //	watcher, err := oomwatch.New(oomwatch.Config{Sources: []oomwatch.Source{kmsg, counters}, Resume: saved, Handler: handle})
 //
-// and a place to store [Watcher.Position], so that kills that happen while the agent is
-// down are reported when it is up again. Reading /dev/kmsg requires CAP_SYSLOG if
-// kernel.dmesg_restrict is set. Without it, [Watcher.Sources] returns the error, the log
-// is retried every half minute, and the counters report the cgroup and the number of
-// kills, but not the process.
+// You also supply a place to store [Watcher.Position], so that kills that happen while the
+// agent is down are reported after its restart. Reading /dev/kmsg requires CAP_SYSLOG if
+// kernel.dmesg_restrict is set. Without CAP_SYSLOG, [Watcher.Sources] returns the error,
+// the Watcher tries to open the log every 30 s, and the counters report the cgroup and the
+// number of kills, but not the process.
 //
 // # What it guarantees
 //
-//  1. A kill is reported once, whichever sources see it, in whatever order. If the
-//     kernel omitted the dump, as it does for all but ten kills in five seconds, or
-//     part of it was overwritten, the process is known and its cgroup is not. The kill
-//     then gets the cgroup of a counter that rose at that time and that no other kill
-//     explains. If there are several such counters, the cgroup may be that of another
-//     kill. A kill without a dump right after a group kill counts as part of the group
-//     if the same memory was exhausted, because the log does not distinguish them.
-//  2. A kill whose line in the log is complete is reported shortly after
-//     [KmsgConfig.Hold], during which others of its group may follow, or at once when
-//     the next kill begins. A kill that only a counter reports, or whose cgroup is
-//     missing in the log, is reported after [Config.Window]. Kills in the log are
-//     reported in the order of the log.
-//  3. Nothing is lost silently: overwritten records, and kills that were dropped
-//     because the queue was full, are counted in the next kill and reported to the
+//  1. Each kill is reported once, whichever sources observe it, in whatever order. The
+//     kernel writes at most ten dumps in five seconds, and parts of a dump may be
+//     overwritten. If the dump of a kill is missing or incomplete, the process is known
+//     but its cgroup is not. The kill then gets the cgroup of a counter that rose at that
+//     time and that no other kill explains. If there are several such counters, the kill
+//     may get the cgroup of another kill. A kill without a dump right after a group kill
+//     counts as part of the group if the same kind of memory was exhausted, because the
+//     log does not distinguish the two cases.
+//  2. A kill whose log lines are complete is reported shortly after [KmsgConfig.Hold],
+//     because more kills of its group may follow until then. It is reported at once when
+//     the log has the first line of the next kill. A kill that only a counter reports, or
+//     whose cgroup is missing in the log, is reported after [Config.Window]. Kills in the
+//     log are reported in the order of the log.
+//  3. Nothing is lost silently: overwritten records, and kills that were dropped because
+//     the queue was full, are counted in [Kill.Lost] of the next kill and reported to the
 //     Observer.
-//  4. A damaged record affects only itself. Lines that a process wrote into the log
-//     never count as kills.
-//  5. A source that fails is retried until it works, and continues where it stopped.
-//  6. Kills from before the first start, in the log or in the counters, are not
-//     reported. After a restart with a Position, all kills since then that are still
-//     in the log are reported, including a kill whose first lines were written before.
-//     If the handler was running when the watcher stopped, its kill is reported again,
-//     and no other.
-//  7. A container that creates cgroups cannot choose their names so that a kill is
-//     attributed to another pod.
+//  4. A damaged record is skipped and does not affect the reading of others. Lines that a
+//     process wrote into the log never count as kills.
+//  5. The Watcher retries a failed source until it works. The source then continues where
+//     it stopped.
+//  6. Kills from before the first start, in the log or in the counters, are not reported.
+//     After a restart with a Position, all kills after this Position that are still in the
+//     log are reported, including a kill whose first lines were written before it. If the
+//     handler was running when the Watcher stopped, the kill that it handled is reported
+//     again. Other handled kills are not reported again.
+//  7. A container that can create cgroups cannot choose names that attribute a kill to
+//     another pod.
 //
 // # Goroutines and locking
 //
 // New starts nothing. Run uses one goroutine per source and one for the handler, and
 // returns when they have ended. A slow handler does not delay the sources; when
-// [Config.QueueSize] kills are waiting, further ones are dropped. Observer callbacks are
+// [Config.QueueSize] kills are waiting, further kills are dropped. Observer callbacks are
 // called with a lock held: they must not block or call the Watcher.
 //
 // # Differences from the kubelet
@@ -108,15 +109,15 @@
 //     the kernel's clock for the log, which drifts. The kubelet's times are correct to
 //     the second, until the first suspend.
 //
-// Counters are polled: the kernel counts all kills, including those at cgroup limits, in
-// one file, which is read every second. The cgroups are read only when that number rises.
-// On cgroup v2, inotify would report a kill up to a second earlier, but the log does so
-// anyway. On v1, the eventfd of memory.oom_control signals all cgroups below the cgroup
-// that ran out of memory.
+// [Counters] polls. Every second, it reads the file in which the kernel counts all kills,
+// including kills at cgroup limits. It reads the cgroups only when this count rises. On
+// cgroup v2, inotify would report a kill up to a second earlier, but the log does so
+// anyway. On v1, the eventfd of memory.oom_control does not help, because the kernel also
+// signals the eventfds of all cgroups below the cgroup that ran out of memory.
 //
 // # Testing your code with it
 //
-// A Source of your own has three methods; the package's example has one.
-// [KmsgConfig.Open] accepts any log, and [Counters.Look] works in any folder with files
-// like the kernel's.
+// A Source of your own needs three methods, as in the package's example. [KmsgConfig.Open]
+// may return any [KmsgLog], and [Counters.Look] works in any folder with files in the
+// kernel's format.
 package oomwatch

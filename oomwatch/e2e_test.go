@@ -21,8 +21,9 @@ import (
 	"github.com/kubeparts/kubeparts/oomwatch"
 )
 
-// real is a watcher of this machine's kernel, and cgroups of the test's own below one
-// parent, whose processes that kills. Others may be killed on the machine as well.
+// real is a watcher of this machine's kernel, and cgroups of the test below one parent,
+// whose processes the kernel kills. The kernel may also kill other processes of the
+// machine.
 type real struct {
 	*testing.T
 	v2     bool
@@ -170,7 +171,7 @@ func (r *real) handle(_ context.Context, kill oomwatch.Kill) {
 }
 
 // told waits until n kills are reported, and then until the counters would have reported
-// more: there must be no more.
+// another kill. It checks that there is no other kill.
 func (r *real) told(n int) []oomwatch.Kill {
 	r.Helper()
 	look := func() []oomwatch.Kill {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Kind is the kind of memory that was exhausted.
+// Kind is the kind of a kill.
 type Kind string
 
 const (
@@ -33,27 +33,29 @@ const (
 // Victim is a process that the kernel killed. Values that the kernel did not log are
 // zero.
 type Victim struct {
-	// Process is the name of its main thread, at most 15 bytes with any values.
+	// Process is the name of the process's main thread: at most 15 bytes, which may have
+	// any values.
 	Process string
-	// PID is its process ID in the initial PID namespace.
+	// PID is the process ID in the initial PID namespace.
 	PID int
-	// UID is the ID of its user.
+	// UID is the ID of the user of the process.
 	UID int64
-	// TotalVMBytes is the size of its address space. AnonRSSBytes, FileRSSBytes and
-	// ShmemRSSBytes are the parts of its resident set. PageTableBytes is the size of its
-	// page tables, which are not part of that.
+	// TotalVMBytes is the size of the address space. AnonRSSBytes, FileRSSBytes and
+	// ShmemRSSBytes are the parts of the resident set. PageTableBytes is the size of the
+	// page tables, which are not in the resident set.
 	TotalVMBytes, AnonRSSBytes, FileRSSBytes, ShmemRSSBytes, PageTableBytes int64
-	// OOMScoreAdj is the oom_score_adj with which it was chosen, -1000 to 1000.
+	// OOMScoreAdj is the oom_score_adj of the process when the kernel chose it, -1000 to
+	// 1000.
 	OOMScoreAdj int
 }
 
 // Kill is one OOM kill of the kernel. Unknown values are zero.
 type Kill struct {
-	// Kind is the kind of memory that was exhausted. It is empty if only counters report
-	// the kill, except for a group kill.
+	// Kind is the kind of the kill. It is empty if only counters report the kill, unless
+	// the counters show a group kill.
 	Kind Kind
-	// Time is when the kernel logged it, or when the counters were read if only those
-	// report it.
+	// Time is when the kernel logged the kill, or when the counters were read if only
+	// counters report the kill.
 	Time time.Time
 	// Constraint is the kernel's constraint, one of the Constraint constants.
 	Constraint string
@@ -62,30 +64,31 @@ type Kill struct {
 	LimitCgroup string
 	// VictimCgroup is the cgroup of the victim, or the cgroup that was killed as a whole.
 	VictimCgroup string
-	// PodUID and ContainerID identify the pod and container of VictimCgroup, or else of
-	// LimitCgroup. The container may still run after the kill of one of its processes.
+	// PodUID and ContainerID identify the pod and the container of VictimCgroup or, if it
+	// belongs to none, of LimitCgroup. The container may still run after the kill of one
+	// of its processes.
 	PodUID      types.UID
 	ContainerID string
 	// Victim is the process that the kernel chose.
 	Victim
-	// Victims are all processes of a group kill, including the chosen one, in the order
-	// of the log. Nil for other kinds.
+	// Victims are all killed processes of a group kill, including the chosen process, in
+	// the order of the log. It is nil for other kinds.
 	Victims []Victim
 	// Kills is the number of processes killed. It may exceed the number of known victims
 	// if only counters report the kill.
 	Kills int
-	// Sequence is the first record of the kernel's log about the kill, zero if only
-	// counters report it.
+	// Sequence is the sequence number of the first log record about the kill. It is zero
+	// if only counters report the kill.
 	Sequence uint64
-	// Lost is what was lost between the previous kill and this one.
+	// Lost counts what was lost between the previous kill and this kill.
 	Lost Lost
 
-	// from is the record after which the log must be read to report the kill again,
-	// together with all kills that had begun at the same time. end is the last record
-	// about it.
+	// from is the sequence number of the record after which the log must be read to report
+	// the kill again, together with all kills that were incomplete at its start. end is
+	// the sequence number of the last record about the kill.
 	from, end uint64
-	// counted is by how much the kernel's counters rise: in a group kill, the chosen
-	// process may count twice. Zero means as much as Kills.
+	// counted is the number by which the kill raises the kernel's counters: in a group
+	// kill, the chosen process may count twice. Zero means the same as Kills.
 	counted int
 }
 
@@ -121,9 +124,9 @@ func (k *Kill) String() string {
 	return b.String()
 }
 
-// add adds a victim to a group kill. The kernel kills and logs the chosen process twice.
-// That process may have been reported before the kill was known to be a group kill: then
-// reportedPID is its PID.
+// add adds a victim to a group kill. The kernel kills and logs the chosen process twice,
+// and add does not add it again. If the chosen process was reported before the kill was
+// known to be a group kill, reportedPID is its PID.
 func (k *Kill) add(v Victim, reportedPID int) {
 	k.counted++
 	if v.PID == reportedPID || slices.ContainsFunc(k.Victims, func(other Victim) bool { return other.PID == v.PID }) {

@@ -14,15 +14,16 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Position is how far a kernel's log has been read. The zero value means that nothing has
-// been read.
+// Position is a position in a kernel's log. The zero value means that nothing has been
+// read.
 type Position struct {
 	// BootID identifies the boot that Sequence belongs to.
 	BootID string
-	// Sequence is the last record that need not be read again.
+	// Sequence is the sequence number of the last record that need not be read again.
 	Sequence uint64
-	// HandledUpTo is the last record of the kills that were handled, if it is after Sequence:
-	// these records are read again because of an earlier kill that was not handled.
+	// HandledUpTo is the sequence number of the last record of the handled kills. It is
+	// zero if it would not be greater than Sequence. Otherwise, the records after Sequence
+	// are read again because an earlier kill was not handled.
 	HandledUpTo uint64 `json:"ToldUpTo,omitzero"`
 }
 
@@ -36,7 +37,7 @@ type KmsgLog interface {
 
 // KmsgConfig configures a [Kmsg]. The zero value reads the log of this machine.
 type KmsgConfig struct {
-	// Hold is how long a kill waits for others of its group, and for missing lines.
+	// Hold is how long Kmsg holds a kill because more kills of its group may follow.
 	// Default 100 ms.
 	Hold time.Duration
 	// Open opens the log. Default: /dev/kmsg, on Linux.
@@ -46,7 +47,7 @@ type KmsgConfig struct {
 	BootID func() (string, error)
 	// Clock is the time of day. Default the system clock.
 	Clock clock.PassiveClock
-	// Monotonic returns the time of the clock of the log's records. Default
+	// Monotonic returns the present time by the clock of the log's records. Default
 	// CLOCK_MONOTONIC, which like the kernel's printk clock stops while the machine is
 	// suspended.
 	Monotonic func() time.Duration
@@ -56,19 +57,20 @@ type KmsgConfig struct {
 }
 
 // Kmsg is the source that reads the kernel's log. It needs the permission to read
-// /dev/kmsg: CAP_SYSLOG if kernel.dmesg_restrict is set, and the device if it runs in a
-// container.
+// /dev/kmsg: CAP_SYSLOG if kernel.dmesg_restrict is set, and access to the device if the
+// process runs in a container.
 type Kmsg struct {
 	cfg KmsgConfig
 
-	// Used by Watch only. It continues with them after the log was opened again.
+	// The fields down to mu are used by Watch only, and keep their values when Watch is
+	// called again.
 	log      KmsgLog
 	emit     func(Observation)
 	parser   Parser
-	last     uint64        // last record that was read
+	last     uint64        // sequence number of the last record that was read
 	lost     uint64        // overwritten records that were not emitted yet
 	timedOut bool          // the deadline has passed once; available records are still read
-	drift    time.Duration // maximum by which the log's clock is behind
+	drift    time.Duration // upper limit of the time by which the log's clock is behind
 	driftAt  time.Duration
 	buf      [recordSize]byte
 
@@ -79,22 +81,23 @@ type Kmsg struct {
 var _ Source = (*Kmsg)(nil)
 
 const (
-	// recordSize is larger than any record, which has at most 8 KiB with all escapes. For a
-	// smaller buffer, the kernel returns EINVAL.
+	// recordSize is larger than any record, which has at most 8 KiB with all escapes. If
+	// the buffer is too small for a record, the kernel returns EINVAL.
 	recordSize = 16 << 10
-	// confirmTimeout is how long reading continues after a deadline: the deadline may
-	// have passed because this process was delayed, and not because there are no more
-	// records.
+	// confirmTimeout is how long reading continues after a deadline: the deadline may have
+	// passed because this process was delayed, although more records are available.
 	confirmTimeout = 20 * time.Millisecond
-	// deathTimeout is how long the choice of a victim waits for the line about its death.
-	// The kernel may write to a slow console in between.
+	// deathTimeout is how long Kmsg waits for the line about a death after the line about
+	// the choice of the victim. Between these lines, the kernel may write to a slow
+	// console.
 	deathTimeout = 5 * time.Second
-	// historyQuiet is how long no record must come to find the end of the log, which can
-	// only be found by reading. historyTimeout limits the search.
+	// historyQuiet is the time without a record after which Kmsg assumes the end of the
+	// log. The sequence number of the last record can only be found by reading.
+	// historyTimeout limits the search for the end.
 	historyQuiet   = 20 * time.Millisecond
 	historyTimeout = time.Second
-	// maxDriftRate is the maximum drift of clocks, one in so many: the kernel does not
-	// let a time server correct more.
+	// maxDriftRate is the inverse of the maximum drift of a clock: the kernel lets a time
+	// server correct a clock by at most 1/2000.
 	maxDriftRate = 2000
 )
 
@@ -127,8 +130,8 @@ func NewKmsg(cfg KmsgConfig) (*Kmsg, error) {
 // Name returns "kmsg".
 func (k *Kmsg) Name() string { return "kmsg" }
 
-// Position returns how far the log has been read and its kills emitted. They need not
-// have been handled: save [Watcher.Position] to resume.
+// Position returns the position in the log up to which all kills were emitted. These kills
+// may not have been handled yet: to resume, save [Watcher.Position].
 func (k *Kmsg) Position() Position {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -145,16 +148,16 @@ func (k *Kmsg) publish() {
 	}
 }
 
-// Watch reads until ctx is done, and then returns nil, or until reading fails. When it
-// has returned it may be called again and continues where it stopped; the first call
-// starts at from. It must not be called concurrently.
+// Watch reads the log until ctx is done, and then returns nil, or until reading fails, and
+// then returns the error. The first call starts at the Position in from. When Watch is
+// called again, it continues where it stopped. It must not be called concurrently.
 func (k *Kmsg) Watch(ctx context.Context, from Position, emit func(Observation)) error {
 	k.resume(from)
 	log, err := k.cfg.Open()
 	if err != nil {
 		return fmt.Errorf("open the kernel's log: %w", err)
 	}
-	closeLog := sync.OnceFunc(func() { _ = log.Close() }) // an error does not matter: the log was only read
+	closeLog := sync.OnceFunc(func() { _ = log.Close() }) // ignore the error: the log was only read
 	defer closeLog()
 	defer context.AfterFunc(ctx, closeLog)()
 	k.log, k.emit = log, emit
@@ -169,7 +172,7 @@ func (k *Kmsg) Watch(ctx context.Context, from Position, emit func(Observation))
 	return fmt.Errorf("read the kernel's log: %w", err)
 }
 
-// resume sets the position for the first read. It does nothing after that.
+// resume sets the position for the first read. Later calls do nothing.
 func (k *Kmsg) resume(from Position) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -203,8 +206,8 @@ func (k *Kmsg) read(boot string) error {
 	return err
 }
 
-// skipHistory skips all records from before the start and stores the end of the log as the
-// position, so that a later start can resume there even if nothing is logged until then.
+// skipHistory skips all existing records and stores the end of the log as the position, so
+// that another process can resume there even if nothing is logged until then.
 func (k *Kmsg) skipHistory(boot string) error {
 	k.last = 0
 	for began := k.cfg.Clock.Now(); k.cfg.Clock.Since(began) <= historyTimeout; {
@@ -220,7 +223,7 @@ func (k *Kmsg) skipHistory(boot string) error {
 		}
 		k.last = record.Sequence
 	}
-	k.lost = 0 // records from before the start don't count as lost
+	k.lost = 0 // skipped records do not count as lost
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.position = Position{BootID: boot, Sequence: k.last}
@@ -268,8 +271,8 @@ func (k *Kmsg) process(record Record) error {
 	return nil
 }
 
-// feed emits the kills that a step of the parser returns, without those that were handled
-// before the start, and updates the position.
+// feed runs a step of the parser, emits the kills that the step returns, except kills that
+// an earlier process has handled, and updates the position.
 func (k *Kmsg) feed(step func() []Kill) {
 	before := k.parser.NoVictim
 	for _, kill := range step() {
@@ -283,7 +286,8 @@ func (k *Kmsg) feed(step func() []Kill) {
 	k.publish()
 }
 
-// setDeadline sets the deadline for further records of what has begun.
+// setDeadline sets the deadline for the next record: Hold if more kills of a group may
+// follow, deathTimeout if a kill is incomplete, and otherwise none.
 func (k *Kmsg) setDeadline() error {
 	k.timedOut = false
 	switch {
@@ -312,9 +316,9 @@ func (k *Kmsg) handleTimeout() error {
 }
 
 // wallTime converts a record's time to the time of day. Time servers correct the monotonic
-// clock, but not the clock of the log, which drifts. The smallest age of any record so
-// far is that of a record that was read as soon as it was written. This age is the drift,
-// unless it exceeds the possible maximum. The drift may have grown since.
+// clock, but not the clock of the log, which drifts. The record with the smallest age so
+// far was probably read as soon as it was written, so that its age is the drift. An age
+// that exceeds the maximum drift is not used. The drift may have grown since that record.
 func (k *Kmsg) wallTime(record Record) time.Time {
 	now := k.cfg.Monotonic()
 	age := now - record.SinceBoot

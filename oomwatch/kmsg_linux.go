@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openKmsg opens the log so that a blocked read can be interrupted.
+// openKmsg opens the log in non-blocking mode, so that a deadline or Close interrupts a
+// Read.
 func openKmsg() (KmsgLog, error) {
 	return os.OpenFile("/dev/kmsg", os.O_RDONLY|unix.O_NONBLOCK, 0)
 }

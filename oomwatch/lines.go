@@ -16,15 +16,15 @@ const (
 	nobodyLine  = "Out of memory and no killable processes"
 )
 
-// parseSummary parses the line about the process that the kernel has chosen into k, and reports
-// whether it is such a line and complete.
+// parseSummary parses the line about the process that the kernel has chosen into k. It
+// returns false if text is another line or is incomplete.
 //
 //	oom-kill:constraint=C,nodemask=N,cpuset=S,mems_allowed=M,oom_memcg=L,task_memcg=V,task=T,pid=P,uid=U
 //
 // A global kill has "global_oom" instead of oom_memcg. The names of processes and cgroups
 // may contain commas, equals signs and text that looks like fields of this line. Therefore
-// the line is parsed from both ends, and parsed again when the line about the death has
-// the name of the process; until then, name is empty.
+// the line is parsed from both ends, and parsed again when the name of the process is
+// known from the line about the death. In the first call, name is empty.
 func (k *Kill) parseSummary(text, name string) bool {
 	const field = ",task="
 	at := strings.LastIndex(text, field+name+",pid=")
@@ -52,10 +52,10 @@ func (k *Kill) parseSummary(text, name string) bool {
 	return true
 }
 
-// parseCgroups returns the two paths of a summary; limit is empty for a global kill. A
-// container that may create cgroups chooses their names, and so everything in the line
-// after its own path. But a victim is always below the limit, and no name contains a
-// slash.
+// parseCgroups returns the two paths in the head of a summary; limit is empty for a global
+// kill. A container that may create cgroups chooses their names, and so determines the
+// text after its own path. These names cannot mislead parseCgroups, because the victim's
+// path always starts with the path of the limit, and no name contains a slash.
 func parseCgroups(head string) (limit, victim string) {
 	const ofLimit, ofVictim = ",oom_memcg=", ",task_memcg="
 	_, paths, limited := strings.Cut(head, ofLimit+"/")
@@ -81,7 +81,7 @@ func parseCgroups(head string) (limit, victim string) {
 	return limit, victim
 }
 
-// within reports whether cgroup is parent or below it.
+// within reports whether cgroup is parent or a cgroup below parent.
 func within(cgroup, parent string) bool {
 	rest, ok := strings.CutPrefix(cgroup, parent)
 	return ok && (rest == "" || rest[0] == '/' || parent == "/")
@@ -92,7 +92,7 @@ func within(cgroup, parent string) bool {
 //	Memory cgroup out of memory: Killed process 97 (exe) total-vm:1257948kB, anon-rss:32356kB, file-rss:4kB, shmem-rss:1932kB, UID:0 pgtables:144kB oom_score_adj:0
 //	Out of memory: Killed process 97 (exe) total-vm:...
 //
-// The name of the process is returned as in the line, not unescaped.
+// The name of the process is returned as in the line, with escapes.
 func parseKilled(text string) (v Victim, memory Kind, ok bool) {
 	before, text, _ := strings.Cut(text, killedLine)
 	pid, text, ok := strings.Cut(text, " (")
@@ -114,7 +114,8 @@ func parseKilled(text string) (v Victim, memory Kind, ok bool) {
 	return v, memory, true
 }
 
-// memoryOf returns the kind of memory that was exhausted, from the start of a line.
+// memoryOf returns the kind of memory that was exhausted according to the start of a line,
+// or "" if the line has no such start.
 func memoryOf(text string) Kind {
 	switch {
 	case strings.HasPrefix(text, "Memory cgroup out of memory"):
@@ -147,7 +148,8 @@ func parseGroup(text string) (cgroup string, ok bool) {
 	return unescape(cgroup), ok
 }
 
-// numberAfter returns the number after name in figures, zero if there is no such name.
+// numberAfter returns the number after name in figures, or zero if figures does not
+// contain name.
 func numberAfter(figures, name string) int64 {
 	_, after, _ := strings.Cut(figures, name)
 	n, _ := decimal(after)

@@ -82,7 +82,7 @@ func (l *kernelLog) held() <-chan struct{} {
 	return l.changed
 }
 
-// fail makes every read fail with err, now and later; nil ends that.
+// fail makes every following read fail with err. If err is nil, reads succeed again.
 func (l *kernelLog) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +118,7 @@ func (o *openLog) Read(b []byte) (int, error) {
 				return 0, os.ErrClosed
 			}
 		}
-		// A file with a deadline that is over is not read, whatever there is.
+		// If the deadline has passed, nothing is read, even if records are available.
 		if !o.deadline.IsZero() && !time.Now().Before(o.deadline) {
 			return 0, os.ErrDeadlineExceeded
 		}

@@ -6,31 +6,34 @@ import (
 	"time"
 )
 
-// Observation is what a source saw: a kill in the kernel's log, or the rise of a counter.
+// Observation is a kill in the kernel's log or the rise of a counter, as observed by a
+// source.
 type Observation struct {
-	// Kill is the kill, as far as the source knows it. For a counter, VictimCgroup is its
-	// cgroup, Kills the number of processes, and Time when it was read.
+	// Kill has what the source knows about the kill. For a counter, VictimCgroup is the
+	// counter's cgroup, Kills the number of processes, and Time when the counter was read.
 	Kill Kill
-	// Counter reports whether it is the rise of a counter.
+	// Counter reports whether the Observation is the rise of a counter.
 	Counter bool
-	// Since is when the counter had not risen yet. Zero means unknown.
+	// Since is a time at which the counter had not risen yet. Zero means unknown.
 	Since time.Time
-	// LostRecords is how many records of the log were overwritten before this one. It may
-	// be set without a kill.
+	// LostRecords is the number of log records that were overwritten before they were
+	// read, since the previous Observation. It may be set in an Observation without a
+	// kill.
 	LostRecords uint64
 }
 
 // merger returns each kill once, although both the log and the counters report it. It has
 // no clock: callers pass the time.
 //
-// A kill in the log is returned at once, because the log has the most details; the
-// counter that rises because of it adds nothing. The rise of a counter is held for the
-// window in which the log may still report the kill. A kill in the log without a cgroup
-// is held, too: it gets the cgroup of a counter that no other kill explains. Kills in the
-// log are returned in the order of the log.
+// A kill with a cgroup in the log is returned at once, because the log has the most
+// details; the counter that rises because of this kill adds nothing. The merger holds the
+// rise of a counter for the window, because the log may still report the kill. It also
+// holds a kill without a cgroup in the log for the window, because a counter may supply
+// the cgroup: a counter that rises and that no other kill explains. Kills in the log are
+// returned in the order of the log.
 type merger struct {
 	window time.Duration
-	all    []*entry // in the order in which they were seen
+	all    []*entry // in the order in which they were added
 }
 
 // entry is an Observation with the number of its processes that the other source has not
@@ -39,14 +42,14 @@ type entry struct {
 	Observation
 	unmatched int
 	reported  bool
-	until     time.Time // when it is returned at the latest, and after that deleted
+	until     time.Time // latest time at which the entry is returned or, if it was returned, deleted
 }
 
-// rememberWindows is for how many windows a returned kill is kept, so that the report of
-// the other source can be matched to it. That report may never come.
+// rememberWindows is the number of windows for which the merger keeps a returned kill, to
+// match the report of the other source with it. This report may never come.
 const rememberWindows = 20
 
-// add adds an Observation. The kills that can be returned because of it are returned by due.
+// add adds an Observation. It returns no kills: call due.
 func (m *merger) add(s Observation, now time.Time) {
 	e := &entry{Observation: s, unmatched: max(s.Kill.counted, s.Kill.Kills), until: now.Add(m.window)}
 	switch {
@@ -88,7 +91,8 @@ func (m *merger) dueCounters(now time.Time) (kills []Kill) {
 	return kills
 }
 
-// dueLogged returns kills in the log in their order, up to the first that must wait.
+// dueLogged returns the kills in the log that are due, in the order of the log, up to the
+// first kill that must be held.
 func (m *merger) dueLogged(now time.Time) (kills []Kill) {
 	for _, log := range m.all {
 		if log.Counter || log.reported {
@@ -108,8 +112,8 @@ func (m *merger) dueLogged(now time.Time) (kills []Kill) {
 	return kills
 }
 
-// assignCgroup sets the cgroup of a kill in the log that has none to that of a counter, if
-// neither was returned yet.
+// assignCgroup sets the cgroup of a kill without a cgroup in the log to the cgroup of a
+// counter, if both may be the same kill and neither was returned yet.
 func (m *merger) assignCgroup(log, c *entry, now time.Time) {
 	if log.Counter || !c.Counter || log.reported || c.reported || log.Kill.VictimCgroup != "" || c.unmatched == 0 || !m.overlap(log, c) {
 		return
@@ -118,16 +122,17 @@ func (m *merger) assignCgroup(log, c *entry, now time.Time) {
 	log.Kill.VictimCgroup, log.unmatched, log.until = c.Kill.VictimCgroup, 0, now
 }
 
-// subtractReported subtracts from a kill in the log the processes that counters have
-// reported, and reports whether any are left.
+// subtractReported subtracts the processes that were already reported for counters from a
+// kill in the log. It reports whether any processes are left.
 func (m *merger) subtractReported(e *entry) bool {
 	m.match(e, func(c *entry) bool { return c.Counter && c.reported })
 	e.Kill.Kills = min(e.Kill.Kills, e.unmatched)
 	return e.unmatched > 0
 }
 
-// match matches e with other entries that may be the same kills, those with the best
-// matching cgroup first, and subtracts the matched processes from both.
+// match matches e with those entries for which on returns true and that may be the same
+// kills, entries with the best matching cgroup first. It subtracts the matched processes
+// from both entries.
 func (m *merger) match(e *entry, on func(*entry) bool) {
 	for fit := sameCgroup; fit <= unknownCgroup; fit++ {
 		for _, other := range m.all {
@@ -150,7 +155,7 @@ func (m *merger) overlap(log, c *entry) bool {
 	return at.IsZero() || !at.Add(m.window).Before(c.Since) && !c.Kill.Time.Add(m.window).Before(at)
 }
 
-// next returns when due has something to return, zero if nothing is held.
+// next returns the time at which due returns the next kill, or zero if no kill is held.
 func (m *merger) next() (at time.Time) {
 	waits := false
 	for _, e := range m.all {
@@ -174,7 +179,7 @@ func (m *merger) firstLogged() (k Kill, ok bool) {
 	return m.all[i].Kill, true
 }
 
-// How well two cgroups match as those of the same kill, best first.
+// Results of fitOf, the best match first.
 const (
 	sameCgroup = iota
 	relatedCgroup
@@ -182,9 +187,10 @@ const (
 	otherCgroup
 )
 
-// fitOf compares two cgroups. For a group kill, the log names the cgroup that is killed
-// as a whole, while the counters are those of its children. A pod's counter includes
-// containers whose cgroups were removed. An unknown cgroup may be any.
+// fitOf returns how well two cgroups match as the cgroups of the same kill. For a group
+// kill, the log has the cgroup that is killed as a whole, while the counters of its
+// children rise. A pod's counter includes containers whose cgroups were removed. An
+// unknown cgroup may be any cgroup.
 func fitOf(a, b string) int {
 	switch {
 	case a == "" || b == "":
@@ -198,8 +204,9 @@ func fitOf(a, b string) int {
 	}
 }
 
-// below reports whether cgroup is parent or below it. The log names cgroups from the root
-// of the machine, counters from the mount point, which in a container is further down.
+// below reports whether cgroup is parent or a cgroup below parent. Paths in the log start
+// at the root cgroup of the machine. Paths of counters start at the mount point, which in
+// a container may be a cgroup below the root.
 func below(cgroup, parent string) bool {
 	return parent == "/" || strings.Contains(cgroup+"/", parent+"/")
 }

@@ -10,19 +10,19 @@ import (
 // clock and retains no record. The zero value is ready to use. It is not safe for
 // concurrent use.
 //
-// A dump has up to a hundred lines. The parser needs two or three of them: which process
-// was chosen, which was killed and, for a group, that more follow. They are joined by the
-// process ID, so that dumps may be interleaved; each line is also useful without the
-// others.
+// A dump has up to a hundred lines. The parser needs two or three of these lines: the line
+// about the chosen process, the line about its death and, for a group kill, the line that
+// announces more deaths. It joins the lines by the process ID, so that dumps may be
+// interleaved. It also uses a line if the other lines are missing.
 type Parser struct {
 	chosen   []choice // processes whose death has not been logged yet, oldest first
-	last     *Kill    // the last kill, which may be a group whose other victims follow
+	last     *Kill    // the last kill; more victims of its group may follow
 	group    bool     // last is a group kill
-	memory   Kind     // kind of memory that was exhausted for last; empty if unknown
-	quietPID int      // victim of the kill that Quiet returned before it was known to be a group kill
+	memory   Kind     // kind of memory whose exhaustion caused last; empty if unknown
+	quietPID int      // PID of the victim of the kill that FlushLast returned before it was known to be a group kill
 	partial  string   // incomplete summary that continues in another record
-	next     uint64   // sequence of the next record if none is missing
-	idle     uint64   // last record up to which all kills are complete
+	next     uint64   // sequence number of the next record if none is missing
+	idle     uint64   // sequence number of the last record up to which all kills are complete
 	used     uint64   // number of relevant lines
 
 	// NoVictim counts dumps without a kill: the kernel found no process to kill, or
@@ -30,8 +30,9 @@ type Parser struct {
 	NoVictim uint64
 }
 
-// choice is a process that was chosen, and the line about it. torn reports that records
-// are missing since then, so that the line about its death may be lost.
+// choice is a process that the kernel has chosen, with the text of the line about the
+// choice. torn reports whether records after this line are missing, so that the line about
+// the death may be lost.
 type choice struct {
 	Kill
 	text string
@@ -44,9 +45,9 @@ const (
 )
 
 // Feed processes the next record of the log, written at the given time, and returns the
-// kill that it completes, if any. A kill is complete when the next one begins: until then
-// more of its group may follow. Records that the kernel did not write are ignored. The
-// record is not retained.
+// kill that it completes, if any. A kill is complete when the next kill starts: until
+// then, more victims of its group may follow. Records that the kernel did not write are
+// ignored. The record is not retained.
 func (p *Parser) Feed(r Record, at time.Time) (done Kill, ok bool) {
 	if !p.Open() {
 		p.idle = max(r.Sequence, 1) - 1
@@ -88,7 +89,8 @@ func (p *Parser) Feed(r Record, at time.Time) (done Kill, ok bool) {
 	return Kill{}, false
 }
 
-// markTorn records that records are missing.
+// markTorn handles missing records: it marks all choices as torn and ends the incomplete
+// line and the group.
 func (p *Parser) markTorn() {
 	for i := range p.chosen {
 		p.chosen[i].torn = true
@@ -96,11 +98,11 @@ func (p *Parser) markTorn() {
 	p.partial, p.group = "", false
 }
 
-// Open reports whether a kill has begun and is not complete.
+// Open reports whether a kill has started and is not complete.
 func (p *Parser) Open() bool { return p.last != nil || len(p.chosen) > 0 || p.partial != "" }
 
-// FlushLast returns the last kill, which may have been the first of a group. Call it when no
-// record has come for a moment.
+// FlushLast returns the last kill as complete, although more victims of its group may
+// follow. Call it when no record has come for a moment.
 func (p *Parser) FlushLast() (done Kill, ok bool) {
 	if p.last != nil && !p.group {
 		p.quietPID = p.last.PID
@@ -109,8 +111,9 @@ func (p *Parser) FlushLast() (done Kill, ok bool) {
 }
 
 // Flush returns everything that is incomplete. Call it at the end of a log, or when no
-// record has come for a long time. A chosen process counts as killed if records are
-// missing that may have been about its death, and otherwise as not killed.
+// record has come for a long time. If records are missing since a process was chosen, the
+// process counts as killed, because the line about its death may be lost. Otherwise it
+// counts as not killed.
 func (p *Parser) Flush() []Kill {
 	var done []Kill
 	if k, ok := p.finish(); ok {
@@ -128,8 +131,8 @@ func (p *Parser) Flush() []Kill {
 	return done
 }
 
-// choose processes a summary. An incomplete one continues in another record. If there are
-// too many choices, the oldest is dropped: its death was never logged.
+// choose processes a summary. An incomplete summary continues in another record. If there
+// are too many choices, choose drops the oldest, whose death was never logged.
 func (p *Parser) choose(text string, k Kill) (Kill, bool) {
 	if !k.parseSummary(text, "") {
 		if p.partial = text; len(text) > maxPartial {
@@ -145,8 +148,8 @@ func (p *Parser) choose(text string, k Kill) (Kill, bool) {
 	return p.finish()
 }
 
-// addDeath processes a death: that of a chosen process, of a member of the current group
-// or, if the kernel omitted the rest of the dump or it was lost, of an unknown process.
+// addDeath processes the line about a death: the death of a chosen process, of a member of
+// the current group or, if the rest of the dump is missing, of an unknown process.
 func (p *Parser) addDeath(v Victim, memory Kind, k Kill) (Kill, bool) {
 	name := v.Process
 	v.Process = unescape(name)
@@ -160,7 +163,7 @@ func (p *Parser) addDeath(v Victim, memory Kind, k Kill) (Kill, bool) {
 		c.end = k.end
 		return p.startKill(c.Kill, v, memory)
 	}
-	if p.group && (p.memory == "" || p.memory == memory) { // otherwise it is another kill, without a dump
+	if p.group && (p.memory == "" || p.memory == memory) { // otherwise the death is another kill, without a dump
 		p.memory, p.last.end = memory, k.end
 		p.last.add(v, p.quietPID)
 		return Kill{}, false
@@ -174,8 +177,8 @@ func (p *Parser) addDeath(v Victim, memory Kind, k Kill) (Kill, bool) {
 }
 
 // choiceOf returns the index of the choice that a death belongs to, or -1. If the main
-// thread of the chosen process has exited, the death is that of another thread, with its
-// own ID.
+// thread of the chosen process has exited, the line about the death has the ID of another
+// thread.
 func (p *Parser) choiceOf(pid int, memory Kind) int {
 	if i := slices.IndexFunc(p.chosen, func(c choice) bool { return c.PID == pid }); i >= 0 {
 		return i
@@ -201,8 +204,8 @@ func (p *Parser) startKill(k Kill, v Victim, memory Kind) (Kill, bool) {
 	return done, ok
 }
 
-// startGroup processes the announcement that a whole cgroup will be killed. It follows
-// the death of the chosen process.
+// startGroup processes the announcement that a whole cgroup will be killed. The
+// announcement follows the line about the death of the chosen process.
 func (p *Parser) startGroup(cgroup string, k Kill) (done Kill, ok bool) {
 	if p.last == nil || p.group || p.last.VictimCgroup != "" && !within(p.last.VictimCgroup, cgroup) {
 		done, ok = p.finish()
@@ -217,8 +220,8 @@ func (p *Parser) startGroup(cgroup string, k Kill) (done Kill, ok bool) {
 	return done, ok
 }
 
-// finish returns the last kill, which is complete. A group kill counts as a kill even if
-// all lines about its members were lost.
+// finish returns the last kill as complete. A group kill counts as a kill even if all
+// lines about its members were lost.
 func (p *Parser) finish() (Kill, bool) {
 	if p.last == nil {
 		return Kill{}, false

@@ -15,11 +15,12 @@ type Record struct {
 	Sequence uint64
 	// SinceBoot is the record's time by the kernel's monotonic clock.
 	SinceBoot time.Duration
-	// Kernel reports whether the kernel wrote it: facility 0, which programs that write
-	// to /dev/kmsg cannot use.
+	// Kernel reports whether the kernel wrote the record: the facility is 0, which
+	// programs that write to /dev/kmsg cannot use.
 	Kernel bool
-	// Continued reports whether it continues a line of the kernel from an earlier record,
-	// because that was full or another record came in between.
+	// Continued reports whether the record continues a line of the kernel from an earlier
+	// record, because the earlier record was full or another record was written in
+	// between.
 	Continued bool
 	// Text is the message, with unprintable bytes escaped as \xNN. It shares memory with
 	// the parsed line.

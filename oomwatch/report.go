@@ -39,8 +39,8 @@ type ReporterConfig struct {
 	// Pod returns the pod and the container's name. The UID and the container ID are from
 	// the cgroup's path; one of them may be empty. A container may be killed before the
 	// caller's cache contains it. If Pod reads from a cache, call Report only after the
-	// cache contains a list made after Kill.Time. If Pod is nil, no events about pods are
-	// recorded.
+	// cache was updated with a list made after Kill.Time. If Pod is nil, no events about
+	// pods are recorded.
 	Pod func(uid types.UID, containerID string) (pod *corev1.Pod, container string, ok bool)
 	// Burst is the number of events that a pod may have at once. After Burst events, the
 	// pod may have one more event per Every. The defaults are 5 and 1 min.
@@ -176,9 +176,9 @@ func printable(name string) string {
 	}, name)
 }
 
-// allow reports whether the pod may have another event, and counts that event. An event no
-// longer counts against Burst after the time Every. This time is measured from when the
-// previous event no longer counts, or from now if no event counts.
+// allow reports whether the pod may have another event. If so, it counts that event. An
+// event counts against Burst until the time Every has passed since the previous event
+// stopped counting, or since now if no other event counts.
 func (r *Reporter) allow(uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,15 +20,15 @@ import (
 // ErrRunning is returned by [Watcher.Run] while another Run is active.
 var ErrRunning = errors.New("oomwatch: already running")
 
-// Source observes kills: [Kmsg], [Counters], or an implementation of your own.
+// Source observes kills. [Kmsg] and [Counters] implement it.
 type Source interface {
 	// Name returns the name of the source in [Watcher.Sources].
 	Name() string
 	// Watch calls emit for each kill that it observes. It returns nil when ctx is done,
 	// and an error when it cannot continue. After an error, the Watcher calls Watch again
-	// after a pause, and Watch continues where it stopped. The first call starts at the
-	// position from if the source can be resumed. When the source is ready, it emits an
-	// empty Observation. Emit must not be called concurrently; it never blocks.
+	// after a pause, and Watch continues where it stopped. If the source can be resumed,
+	// the first call starts at the Position in from. When the source is ready, it emits an
+	// empty Observation. Watch must not call emit concurrently; emit never blocks.
 	Watch(ctx context.Context, from Position, emit func(Observation)) error
 	// Position returns the position in the source's log up to which all kills were
 	// emitted. It is zero if the source cannot be resumed. At most one source of a Watcher
@@ -41,19 +41,21 @@ type Config struct {
 	// Sources are watched concurrently; a kill that several of them report is reported
 	// once. Required.
 	Sources []Source
-	// Resume is a [Watcher.Position] of an earlier process: kills up to it are not
-	// reported again. With the zero value, or the position of another boot, the watcher
-	// starts at the end of the log.
+	// Resume is a [Watcher.Position] of an earlier process: kills up to this Position are
+	// not reported again. If Resume is zero or from another boot, the Watcher starts at
+	// the end of the log.
 	Resume Position
-	// Handler is called by Run for each kill, one at a time, in the order of the reports.
-	// If it is nil, call [Watcher.Next].
+	// Handler is called by Run for each kill, one call at a time, in the order in which
+	// the kills were queued. If Handler is nil, call [Watcher.Next].
 	Handler func(context.Context, Kill)
-	// Attribute returns the pod and the container of a cgroup, empty if it belongs to
-	// none. It must not block or call the Watcher. Default [ParseCgroup].
+	// Attribute returns the pod UID and the container ID to which a cgroup belongs. Both
+	// are empty if it belongs to no pod and no container. It must not block or call the
+	// Watcher. Default [ParseCgroup].
 	Attribute func(cgroup string) (types.UID, string)
-	// Window is how long the Watcher holds a kill that only a counter has reported, until
-	// the log reports it too, and vice versa. Default 3 s, somewhat more than the period of
-	// [Counters]. A kill whose line in the log is complete is reported at once.
+	// Window is how long the Watcher holds a kill that only a counter has reported, and a
+	// kill without a cgroup in the log, because the other source may still report it.
+	// Default 3 s, somewhat more than the period of [Counters]. A kill with a cgroup in
+	// the log is reported at once.
 	Window time.Duration
 	// QueueSize is how many kills can wait for a slow handler. Default 1,024. Further
 	// kills are dropped, and counted in [Lost] of the next kill.
@@ -123,7 +125,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// The pause before a failed source is retried, which doubles each time.
+// The pause before a failed source is retried. It starts at retryMin and doubles each
+// time, up to retryMax.
 const (
 	retryMin = 100 * time.Millisecond
 	retryMax = 30 * time.Second
@@ -140,7 +143,7 @@ type Watcher struct {
 	mu      sync.Mutex
 	merger  merger
 	lost    Lost   // since the last kill that was queued
-	queue   []Kill // reported and not handled yet
+	queue   []Kill // kills that were not handled yet
 	handled uint64 // sequence number of the last record of the handled kills
 	sources []SourceStatus
 }
@@ -148,9 +151,10 @@ type Watcher struct {
 // SourceStatus is the state of a source.
 type SourceStatus struct {
 	Name string
-	// Watching reports whether the source is ready and sees kills.
+	// Watching reports whether the source is ready and observes kills.
 	Watching bool
-	// Err is its last failure; nil if it never failed and while it is watching.
+	// Err is the last failure of the source. It is nil if the source has not failed or is
+	// watching.
 	Err error
 }
 
@@ -170,9 +174,9 @@ func New(cfg Config) (*Watcher, error) {
 	return w, nil
 }
 
-// Run watches until ctx is done and returns nil. While another Run is active, it returns
-// [ErrRunning]. A Watcher whose Config.Resume is this Watcher's [Watcher.Position] reports
-// the kills again that were observed but not handled.
+// Run runs the sources until ctx is done, and returns nil. While another Run is active, it
+// returns [ErrRunning]. A Watcher whose Config.Resume is this Watcher's [Watcher.Position]
+// reports the kills again that were observed but not handled.
 func (w *Watcher) Run(ctx context.Context) error {
 	if !w.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -205,9 +209,9 @@ func (w *Watcher) Next(ctx context.Context) (Kill, error) {
 	}
 }
 
-// Position returns the position in the kernel's log up to which all kills were handled, or
-// returned by Next. Save it for [Config.Resume]. The zero value means that nothing has
-// been read.
+// Position returns the position in the kernel's log up to which all kills were handled by
+// the Handler or returned by Next. Save the Position for [Config.Resume]. The zero value
+// means that nothing has been read.
 func (w *Watcher) Position() Position {
 	var read Position
 	for _, s := range w.cfg.Sources {
@@ -229,8 +233,8 @@ func (w *Watcher) Position() Position {
 	return read
 }
 
-// Sources returns the state of the sources. As long as one of them is watching, the kills
-// that it sees are reported.
+// Sources returns the state of the sources. The Watcher reports the kills of the sources
+// that are watching, even if other sources have failed.
 func (w *Watcher) Sources() []SourceStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -252,7 +256,7 @@ func (w *Watcher) watch(ctx context.Context, i int, source Source) {
 		}
 		w.setNotWatching(i, err)
 		if w.cfg.Clock.Since(began) > retryMax {
-			pause = retryMin // it worked for some time
+			pause = retryMin // the source worked for some time
 		}
 		w.cfg.Logger.WarnContext(ctx, "source of OOM kills failed, will retry", "source", source.Name(), "retryIn", pause, "err", err)
 		timer := w.cfg.Clock.NewTimer(pause)
@@ -278,7 +282,7 @@ func (w *Watcher) setNotWatching(i int, err error) {
 	}
 }
 
-// emit processes what a source has seen. It never waits for a handler.
+// emit processes an Observation of source i. It never waits for a handler.
 func (w *Watcher) emit(i int, s Observation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -298,7 +302,8 @@ func (w *Watcher) emit(i int, s Observation) {
 	}
 }
 
-// queueDue queues the kills that the merger has held long enough, until ctx is done.
+// Until ctx is done, queueDue queues the kills that the merger does not have to hold any
+// longer.
 func (w *Watcher) queueDue(ctx context.Context) {
 	for ctx.Err() == nil {
 		w.mu.Lock()
@@ -325,7 +330,7 @@ func (w *Watcher) enqueue(kills []Kill) {
 	for _, kill := range kills {
 		kill.PodUID, kill.ContainerID = w.attribute(&kill)
 		kill.Lost = w.lost
-		if len(w.queue) > w.cfg.QueueSize { // the first kill may be with the handler, and does not count
+		if len(w.queue) > w.cfg.QueueSize { // the handler may be handling the first kill, which does not count
 			w.lost.Kills++
 			w.cfg.Observer.DroppedKill(kill)
 			continue
@@ -336,8 +341,8 @@ func (w *Watcher) enqueue(kills []Kill) {
 	}
 }
 
-// attribute returns the pod and container of the kill: those of the victim's cgroup, or
-// else of the cgroup whose limit was reached.
+// attribute returns the pod and the container to which the victim's cgroup belongs or, if
+// it belongs to none, the cgroup whose limit was reached.
 func (w *Watcher) attribute(kill *Kill) (types.UID, string) {
 	pod, container := w.cfg.Attribute(kill.VictimCgroup)
 	if pod == "" && container == "" {
@@ -347,8 +352,8 @@ func (w *Watcher) attribute(kill *Kill) (types.UID, string) {
 }
 
 // handle passes kills to the handler until ctx is done. If ctx is done while the handler
-// runs, the kill stays in the queue: it may not have been handled, and is reported again
-// after a restart.
+// runs, the kill stays in the queue and is reported again after a restart, because the
+// handler may not have handled it.
 func (w *Watcher) handle(ctx context.Context) {
 	for ctx.Err() == nil {
 		if kill, ok := w.peek(); ok {
@@ -386,7 +391,7 @@ func (w *Watcher) dequeue() (kill Kill, ok bool) {
 	w.queue = slices.Delete(w.queue, 0, 1)
 	w.handled = max(w.handled, kill.end)
 	if len(w.queue) > 0 {
-		notify(w.queued) // another Next may be waiting
+		notify(w.queued) // another call of Next may be waiting
 	}
 	return kill, true
 }

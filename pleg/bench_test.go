@@ -20,7 +20,7 @@ import (
 type still struct {
 	sandboxes  []*runtimeapi.PodSandbox
 	containers []*runtimeapi.Container
-	delay      time.Duration // of the first status call of a pod
+	delay      time.Duration // delay of the first status call of a pod
 }
 
 func newStill(pods int) *still {
@@ -47,7 +47,7 @@ func (s *still) ListContainers(context.Context, *runtimeapi.ContainerFilter) ([]
 
 func (s *still) PodSandboxStatus(_ context.Context, id string, _ bool) (*runtimeapi.PodSandboxStatusResponse, error) {
 	if s.delay > 0 {
-		time.Sleep(s.delay) // in a bubble
+		time.Sleep(s.delay) // simulated time in a bubble
 	}
 	return &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{Id: id}}, nil
 }

@@ -32,7 +32,7 @@ type chaos struct {
 	told  map[string]pleg.EventType
 	made  int
 
-	late    []types.UID // hints under way
+	late    []types.UID // hints that arrive later
 	hung    map[string]func()
 	failing bool // lists
 	watched map[types.UID]int
@@ -163,7 +163,7 @@ func (c *chaos) read(uid types.UID) {
 	if !troubled {
 		require.LessOrEqual(c.t, took, 1100*time.Millisecond, "pod %s waited for a stranger", uid)
 	}
-	if err != nil { // stale and flagged
+	if err != nil { // the status is stale and marked as stale
 		require.True(c.t, status == nil || status.Stale)
 		return
 	}
@@ -220,7 +220,7 @@ func TestChaos(t *testing.T) {
 				c := newChaos(t, seed)
 				watch := c.Watch(t.Context())
 				stop := start(t, c.rig)
-				var newest time.Time // that "nobody" was known to be absent
+				var newest time.Time // newest time at which the cache knew that pod "nobody" is absent
 				for range 120 {
 					c.step()
 					require.True(t, newest.IsZero() || isFresh(t, c.cache, "nobody", newest), "time went backwards")
@@ -250,7 +250,7 @@ func TestChaos(t *testing.T) {
 						drained = true
 					}
 				}
-				for id := range c.told { // what came and went unseen is in no event
+				for id := range c.told { // told contains no container that existed only between two lists
 					require.NotZero(t, c.watched[c.pod[id]], "the watcher learnt of pod %s", c.pod[id])
 				}
 				stop()

@@ -41,7 +41,7 @@ func (l *laggy) lag(ctx context.Context, most time.Duration) error {
 	return nil
 }
 
-// around calls look in the middle of a call.
+// around calls look between two random delays.
 func around[T any](ctx context.Context, l *laggy, most time.Duration, look func() (T, error)) (T, error) {
 	var none T
 	if err := l.lag(ctx, most); err != nil {
@@ -91,7 +91,7 @@ func readsBesideRun(t *testing.T, seed uint64) {
 	for pod := range 4 {
 		uid, rng := types.UID(rune('a'+pod)), rand.New(rand.NewPCG(seed, uint64(10+pod)))
 		all.Go(func() { live(ctx, r, uid, rng) })
-		all.Go(func() { // an impatient one
+		all.Go(func() { // a caller with a short timeout
 			for ctx.Err() == nil {
 				short, cancel := context.WithTimeout(ctx, 600*time.Millisecond)
 				_ = r.RelistPod(short, uid)
@@ -117,7 +117,7 @@ func readsBesideRun(t *testing.T, seed uint64) {
 	delete(told, "") // PodSync
 	require.NotEmpty(t, told)
 	whole := []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved}
-	for id, events := range told { // a short life may be seen from its end only
+	for id, events := range told { // of a short-lived container, only the last events may be delivered
 		require.Equal(t, whole[len(whole)-len(events):], events, "seed %d: %s", seed, id)
 	}
 }
@@ -136,8 +136,8 @@ func live(ctx context.Context, r *rig, uid types.UID, rng *rand.Rand) {
 	}
 }
 
-// read reads as of now, and checks that the pod is as it was made before: a
-// container in a state, or nothing.
+// read reads the status at the current time, and checks that the pod has the container in
+// the given state, or no container if id is empty.
 func read(ctx context.Context, r *rig, uid types.UID, id string, state runtimeapi.ContainerState) {
 	status, err := r.cache.GetNewerThan(ctx, uid, time.Now())
 	switch {

@@ -30,42 +30,46 @@ type Config struct {
 	// Runtime lists and inspects sandboxes and containers. Required.
 	Runtime Runtime
 	// Cache receives the statuses of the pods. The generator must be its only writer.
-	// Required. It is a concrete type because the generator relies on its rules of
-	// freshness, which an interface cannot express.
+	// Required. Cache is a concrete type because the generator relies on the cache's rules
+	// of freshness, which an interface cannot express.
 	Cache *podcache.Cache
-	// Handler receives the events, one at a time, during a pass and on its
-	// goroutine. It may call every method of the generator except Run, Relist and
-	// RelistPod, which would deadlock. An event is delivered when the handler
-	// has returned. A slow handler delays the passes. Required.
+	// Handler is called with each event, one event at a time, on the goroutine of the
+	// pass. Handler may call every method of the generator except Run, Relist and
+	// RelistPod, which would deadlock. An event is delivered when Handler has returned. A
+	// slow Handler delays the passes. Required.
 	Handler func(context.Context, Event)
-	// Lister replaces Runtime in global relists if it lists at lower cost. With it, a
-	// global relist is done as soon as two pods have requests or hints. Default Runtime.
+	// Lister does the lists of global relists instead of Runtime, at lower cost. If it is
+	// set, Run does a global relist as soon as two pods have due requests or hints.
+	// Default Runtime.
 	Lister Lister
-	// Events streams events that serve as hints. With them, changes are found within
-	// milliseconds and global relists are less frequent. The contents of events are not
-	// trusted: the generator lists the pod. Optional. It may be a CRI client whose runtime
-	// does not support the stream.
+	// Events streams the runtime's events, which the generator uses as hints. With Events,
+	// the generator finds changes within milliseconds and does global relists less often.
+	// The generator does not trust the contents of an event, but lists the pod. Optional.
+	// Events may be a CRI client whose runtime does not support the stream.
 	Events EventSource
-	// LabelSelector restricts the generator to sandboxes and containers with all of
-	// these labels, for an agent that shares its runtime. Default: no restriction.
+	// LabelSelector restricts the generator to sandboxes and containers with all of these
+	// labels, for an agent that shares the runtime with other agents. Default: no
+	// restriction.
 	LabelSelector map[string]string
 	// Period is the time between the end of a global relist and the beginning of
 	// the next. Default 1s.
 	Period time.Duration
-	// MaxPeriod is that time while the event stream can be relied on. It is limited to
-	// half of Threshold, so that waiting for it never makes the generator unhealthy.
-	// Without Events, or below Period, it has no effect. Default 30s.
+	// MaxPeriod replaces Period while the generator relies on the event stream. The
+	// generator limits MaxPeriod to half of Threshold, so that the wait for the next
+	// relist never makes the generator unhealthy. MaxPeriod has no effect if Events is not
+	// set, or if MaxPeriod is less than Period. Default 30s.
 	MaxPeriod time.Duration
 	// Threshold is the age of the last successful global relist above which
 	// [Generator.Healthy] returns an error. Default 3m.
 	Threshold time.Duration
-	// ListTimeout limits the two lists of one relist together, in real time even on a
-	// fake clock. A relist of a runtime that hangs fails after it. Default 2m.
+	// ListTimeout is the time limit for both lists of a relist together, measured in real
+	// time even if Clock is fake. If the runtime hangs, the relist fails after
+	// ListTimeout. Default 2m.
 	ListTimeout time.Duration
 	// MaxInspections is the maximum number of pods inspected concurrently. Default 8.
 	MaxInspections int
-	// InspectTimeout limits the inspection of one pod, in real time even on a
-	// fake clock. Default 10s.
+	// InspectTimeout is the time limit for the inspection of one pod, measured in real
+	// time even if Clock is fake. Default 10s.
 	InspectTimeout time.Duration
 	// Random returns random numbers in [0, 1), for the jitter of the back-off before the
 	// event stream is opened again. Default: rand.Float64 of math/rand/v2.
@@ -79,31 +83,31 @@ type Config struct {
 	Observer Observer
 }
 
-// Observer holds optional callbacks. They must not block and must not start a pass.
-// The callbacks about the event stream are called at any time by the goroutines that
-// read it. All others are called during a pass, one at a time.
+// Observer holds optional callbacks. They must not block and must not start a pass. The
+// goroutines that read the event stream call StreamOpened, StreamEnded and HintReceived at
+// any time. All other callbacks are called during a pass, one at a time.
 type Observer struct {
-	// RelistStart is called before the first call of a global relist.
+	// RelistStart is called before the first list of a global relist.
 	RelistStart func()
-	// RelistEnd is called when a global relist has compared the lists and started
-	// the inspections. The error is that of a list.
+	// RelistEnd is called when a global relist has compared the lists and started the
+	// inspections. The error is the error of the list that failed, or nil.
 	RelistEnd func(Result, error)
-	// PodInspected is called after the inspection of a pod, with its duration
-	// including the time in the queue. If err is not nil, the inspection failed and
-	// is retried with back-off.
+	// PodInspected is called after the inspection of a pod. took is the duration of the
+	// inspection, including the time in the queue. If err is not nil, the inspection
+	// failed, and the generator retries it with back-off.
 	PodInspected func(uid types.UID, took time.Duration, err error)
 	// Event is called for each event after its delivery, and for each
 	// [ContainerChanged], which is not delivered.
 	Event func(Event)
-	// StreamOpened is called when the event stream is open. StreamEnded is called with
-	// the reason when it has broken or could not be opened. They correspond to the
-	// kubelet's evented_pleg_connection_success_count and _error_count.
+	// StreamOpened is called when the event stream is open. StreamEnded is called with the
+	// reason when the stream has broken or could not be opened. The callbacks correspond
+	// to the kubelet's evented_pleg_connection_success_count and _error_count.
 	StreamOpened func()
 	StreamEnded  func(err error)
-	// HintReceived is called for every event of the stream except those of pods that
-	// LabelSelector excludes, with its age by the runtime's clock. The age is 0 if the
-	// event has no time or one in the future. It corresponds to the kubelet's
-	// evented_pleg_connection_latency_seconds.
+	// HintReceived is called for each event of the stream, except for events of pods that
+	// LabelSelector excludes. age is the time since the timestamp that the runtime set in
+	// the event. It is 0 if the event has no timestamp or a timestamp in the future.
+	// HintReceived corresponds to the kubelet's evented_pleg_connection_latency_seconds.
 	HintReceived func(age time.Duration)
 }
 

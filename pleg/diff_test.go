@@ -102,8 +102,9 @@ func printed(changes []change) (out []string) {
 	return out
 }
 
-// FuzzDiff compares with the definition: for every object, its state before and
-// after. Each byte makes one object: which, its state, and the listing it is in.
+// FuzzDiff compares diff with its definition: for each object, the states in
+// both listings. Each byte defines an object, the object's state, and the
+// listing that contains it.
 func FuzzDiff(f *testing.F) {
 	f.Add([]byte{1, 2, 3}, []byte{3, 2, 1})
 	f.Add([]byte{0, 16, 32}, []byte{0, 17, 34})
@@ -153,7 +154,7 @@ func BenchmarkDiff(b *testing.B) {
 	b.Run("pods=500", func(b *testing.B) {
 		listing := func() (all []object) {
 			for i := range 4 * 500 {
-				id := fmt.Sprintf("%064d", i) // as long as a real one
+				id := fmt.Sprintf("%064d", i) // as long as a real ID
 				all = append(all, object{key: key{id, types.UID(id[:36]), i%4 == 0}, state: running})
 			}
 			return all

@@ -4,105 +4,114 @@
 // # What it does
 //
 // A [Generator] lists all sandboxes and containers every second and compares the lists with
-// the previous ones. It requests the status of what has changed, writes it into a
-// podcache.Cache and calls a handler with an event for the changed pod. [Generator.Relist]
-// and [Generator.RelistPod] do one such pass; [Generator.Run] decides when to do one. The
-// lists are authoritative: a change that one relist missed is found by the next. Only a
-// container that is created and removed between two relists is never seen. The baseline is
-// the generic PLEG of kubelet 1.36.
+// the previous lists. It requests the statuses of the changed sandboxes and containers,
+// writes them into a podcache.Cache and calls a handler with an event for each change.
+// [Generator.Relist] and [Generator.RelistPod] do a single pass; [Generator.Run] does each
+// pass when it is due. The lists are authoritative: if a relist misses a change, the next
+// relist finds it. A container that is created and removed between two relists is never
+// detected. The baseline is the generic PLEG of kubelet 1.36.
 //
-// With [Config].Events, the runtime's event stream, changes are found within milliseconds.
-// An event is a hint to list its pod: at once if a container or sandbox has stopped, after
-// a second if one was created, started or removed, because that is nearly always the
-// agent's own work. An event whose change the last list already contains is dropped. The
-// other contents of events are not used, because events may be late, duplicated, out of
+// With the runtime's event stream ([Config].Events), the generator finds changes within
+// milliseconds. An event is a hint to list its pod. If a container or sandbox has stopped,
+// the generator lists the pod at once. If a container or sandbox was created, started or
+// removed, it lists the pod after a second, because these changes are nearly always the
+// agent's own work. It drops an event whose change the last list already contains. It does
+// not use the other contents of events, because events may be late, duplicated, out of
 // order or incomplete.
 //
-// There are two periods. The time between two global relists is Period, or MaxPeriod while
-// the stream can be relied on:
+// The time between two global relists is Period. It is MaxPeriod while the generator relies
+// on the stream, which requires all of the following:
 //
-//   - it is open and has sent an event (an open stream may send nothing),
-//   - a global relist has succeeded since it was opened,
-//   - and in the last ten minutes it has announced all changes that global relists found.
+//   - The stream is open and has sent an event. (An open stream may send nothing.)
+//   - A global relist has succeeded since the stream was opened.
+//   - In the last ten minutes the stream has announced all changes that global relists
+//     found.
 //
-// A stream that breaks is opened again, with back-off and without a limit on attempts.
+// If the stream breaks, the generator opens it again, with back-off and without a limit on
+// attempts.
 //
-// The next global relist is done within Period, not MaxPeriod, if a reader waits in the
-// cache for a newer status of a pod, if a reinspection was requested, or if the last pass
-// was not completed.
+// The generator does the next global relist within Period, not MaxPeriod, if a reader of
+// the cache waits for a newer status of a pod, if a reinspection was requested, or if the
+// last pass was not completed.
 //
 // # What you supply
 //
-// The four calls of [Runtime], which any CRI client has; a cache that has no other writer;
-// and a handler. The handler runs during the pass, one event at a time, so it should record
-// the pod and return. [Generator.Watch] returns the events in a channel instead. It keeps
-// one event per pod for each reader, so it neither misses a pod nor waits for readers; the
-// handler may then be empty. Optional are the event stream, from the same client, and a
-// faster [Lister]: pleg/wirelist.
+// You supply the four methods of [Runtime], which any CRI client has, a cache without
+// another writer, and a handler. The generator calls the handler during the pass, with one
+// event at a time, so the handler should record the pod and return. [Generator.Watch]
+// returns a channel of events as an alternative; the handler may then be empty. For each
+// reader the generator stores at most one event per pod, so a reader misses no pod and the
+// generator never waits for a reader. The event stream and a faster [Lister] are optional.
+// The CRI client also provides the event stream; package pleg/wirelist provides a faster
+// Lister.
 //
 // # What it guarantees
 //
 //  1. No event is lost. An event is delivered when the handler has returned. The next pass
-//     delivers what a cancelled pass did not.
-//  2. The cache is written before the events of that pod are delivered. A container's death
-//     is delivered before its removal.
-//  3. A reader that asks the cache for a pod as new as t never gets an older status, and
-//     never an absent pod that the runtime listed: a pod that has changed and is not
-//     inspected yet is excluded from the global time of the cache. If the inspection
-//     failed, the reader gets the last known status, marked as stale, with the error. It
-//     does not wait for the next attempt: how long the runtime will fail is not known, and
-//     a pod worker can decide without a new status.
-//  4. A pod whose inspection fails or hangs does not delay others. It is retried after 1 s,
-//     2 s, and so on up to 1 min; its events are delivered in the meantime. Such pods use
-//     at most half of MaxInspections. Only pods that hang for the first time can use all of
-//     it. They delay the inspection of other pods by at most one InspectTimeout each time
-//     they do. Pods that are unchanged or absent stay fresh all the same.
-//  5. A failed list changes nothing except the health. A list that hangs fails after
-//     ListTimeout. If a list fails because it is too large, pods are still relisted one by
-//     one: see [ErrTooLarge].
-//  6. The record of a removed pod is deleted when its last event is delivered and a global
-//     relist has confirmed the removal.
-//  7. Events and requests of the same pod are merged. If more than eight pods are due, or
-//     more than one with a [Config].Lister, one global relist serves them. After serving
-//     hints or requests, Run waits three times as long as that took, at most 100 ms, before
-//     it serves more. Relists that take less than 33 ms thus use at most a quarter of the
-//     time.
-//  8. [Generator.RelistPod] and [Generator.RequestRelist] always lead to a list that begins
-//     after the call, so a caller that has changed something sees the result.
+//     delivers the events that a cancelled pass did not deliver.
+//  2. The generator updates the status of a pod in the cache before it delivers the pod's
+//     events. It delivers the death of a container before the removal.
+//  3. A reader that requests the status of a pod at time t or later never gets an older
+//     status. If the runtime listed the pod, the cache never reports the pod as absent: a
+//     changed pod is excluded from the global time of the cache until it is inspected. If
+//     the inspection failed, the reader gets the last known status, marked as stale, and
+//     the error. The reader does not wait for the next attempt, because the runtime may
+//     fail for an unknown time, and a pod worker can decide without a new status.
+//  4. A pod whose inspection fails or hangs does not delay other pods. The generator
+//     retries the inspection after 1 s, 2 s, and so on up to 1 min, and delivers the pod's
+//     events in the meantime. Retries use at most half of MaxInspections. Only inspections
+//     that hang for the first time can use all of MaxInspections. Each time this happens,
+//     they delay the inspections of other pods by at most one InspectTimeout. Unchanged and
+//     absent pods stay fresh even then.
+//  5. A failed list changes only the result of [Generator.Healthy]. A list that hangs fails
+//     after ListTimeout. If the list of all pods fails because it is too large, Run still
+//     relists pods one by one: see [ErrTooLarge].
+//  6. The generator deletes the record of a removed pod after it has delivered the pod's
+//     last event and a global relist has confirmed the removal.
+//  7. Run merges the hints and requests of a pod. If more than eight pods are due, one
+//     global relist serves all of them. With a [Config].Lister, Run does a global relist if
+//     more than one pod is due. After Run has served hints or requests, it pauses for three
+//     times as long as that took, at most 100 ms, before it serves more. Relists that take
+//     less than 33 ms thus use at most a quarter of the time.
+//  8. [Generator.RelistPod] and [Generator.RequestRelist] always cause a list that begins
+//     after the call. If the caller has changed a pod before the call, that list contains
+//     the change.
 //
 // # Goroutines and locking
 //
-// New starts nothing. Run lists, compares and delivers on its own goroutine. Inspections
-// run on up to MaxInspections other goroutines; Run processes their results one by one.
-// They end before Run returns if the runtime's calls return when their context is done, and
-// so do the two goroutines that read the event stream. Each watcher has one goroutine until
-// its context is done. Relist and RelistPod wait for the inspections that they started and
-// deliver events on the caller's goroutine. If they are called while Run is running, each
-// of them may deliver events that the other found, but never at the same time. One lock
-// serialises the passes and is held while the handler runs. Before they list, Relist and
-// RelistPod wait for it at most until their context is done; afterwards they wait until the
-// pass in progress has ended. Healthy, Stats, Watch and the two request methods do not need
-// it.
+// New starts nothing. Run lists, compares and delivers events on the goroutine that called
+// it. Inspections run on up to MaxInspections other goroutines; Run processes the results
+// one by one. Two more goroutines read the event stream. All of these goroutines end before
+// Run returns if the runtime's calls return when their context is done. Each watcher has
+// one goroutine until its context is done. Relist and RelistPod wait for the inspections
+// that they started and deliver events on the caller's goroutine. If a caller calls them
+// while Run is in progress, Run may deliver events that they found, and they may deliver
+// events that Run found, but never at the same time. One lock serialises the passes; a pass
+// holds it while the handler runs. Before they list, Relist and RelistPod wait for the lock
+// until their context is done. After that they wait for the lock until the pass in progress
+// has ended, even if their context is done. Healthy, Stats, Watch, RequestRelist and
+// RequestReinspect do not need the lock.
 //
-// ListTimeout and InspectTimeout are real time even on a fake clock.
+// ListTimeout and InspectTimeout are measured in real time, even if the clock is fake.
 //
 // # How it works
 //
-// Run calls plan (period.go), which returns what is due: a relist of everything, or of some
-// pods. relist and relistPod (relist.go) list (listing.go), compare with the previous
-// listing, and call processPod for each changed pod. It inspects the pod (inspect.go),
-// deletes its record, or only delivers its events. An inspection of a changed pod requests
-// only the statuses of objects that are new or have changed state: an exited container does
-// not change. The event stream (stream.go) only records hints for plan.
+// Run calls plan (period.go), which returns the relists that are due: a global relist, or
+// relists of some pods. relist and relistPod (relist.go) list the sandboxes and containers
+// (listing.go), compare them with the previous listing, and call processPod for each
+// changed pod. processPod inspects the pod (inspect.go), deletes its record, or only
+// delivers its events. An inspection of a changed pod requests only the statuses of objects
+// that are new or have changed state; an exited container, for example, does not change.
+// The code for the event stream (stream.go) only records hints for plan.
 //
-// A record (record.go) has three views of a pod: the newest listing, the result of the last
-// successful inspection, and what was delivered to the handler. Events are the difference
-// between the first and the last. They are delivered one at a time, so the next pass
-// continues where a cancelled one stopped.
+// A record (record.go) contains the newest listing of a pod, the result of the pod's last
+// successful inspection, and the listing up to which all events were delivered. The events
+// of the pod are the differences between the two listings. The record is updated after the
+// delivery of each event, so the next pass continues where a cancelled pass stopped.
 //
-// If a relist finds a change that no hint announced, the hint may still be on its way. If
-// it does not arrive before the next relist, the stream has missed it, and global relists
-// are done every Period for ten minutes (checkMissedHints, in period.go).
+// If a global relist finds a change that no hint announced, the hint may still arrive. If
+// it does not arrive before the next global relist, it counts as missed. The generator then
+// does a global relist every Period for ten minutes (checkMissedHints in period.go).
 //
 // # Differences from the kubelet
 //
@@ -119,8 +128,8 @@
 //   - The kubelet inspects all sandboxes and containers of a pod that changed; here only
 //     those are inspected whose listed state changed, until a reinspection is requested.
 //   - A status may contradict the list, because the state changed in between or an answer
-//     of the runtime was wrong. The kubelet keeps it until the pod's list changes; here it
-//     is requested again with the next list.
+//     of the runtime was wrong. The kubelet keeps such a status until the pod's list
+//     changes; here the status is requested again with the next list.
 //   - The kubelet's error of an unhealthy generator has no cause; here it wraps the error
 //     of the last failed list. The lists have their own deadline, and a slow inspection
 //     does not make the generator unhealthy.
@@ -133,32 +142,35 @@
 //   - A requested reinspection of an unknown pod is dropped after the next global relist.
 //   - A requested reinspection that finds only changes without an event causes no event in
 //     the kubelet, so the request is lost; here it causes a PodSync.
-//   - Requests to relist a pod are not limited to 200.
+//   - The kubelet limits the number of requests to relist a pod to 200; here there is no
+//     limit.
 //   - The kubelet's evented PLEG writes events into the cache, and is disabled for good
-//     after five failures in quick succession. Since 1.37 its events are only hints as
-//     well, in addition to a list every second; here they replace most of those lists.
-//   - Hints of creations, starts and removals wait for up to 1 s, unless a relist is
-//     requested, so that the runtime does not list while it starts a pod.
-//   - The kubelet's relist of one pod does not notice that the pod is gone; here it does.
+//     after five failures in quick succession. Since 1.37 the events of the kubelet are
+//     only hints as well, but the kubelet still lists all pods every second; here the
+//     events replace most of these lists.
+//   - Run holds back hints of creations, starts and removals for up to 1 s, unless a relist
+//     is requested, so that the runtime does not list while it starts a pod.
+//   - The kubelet's relist of one pod does not detect that the pod was removed; here it
+//     does.
 //   - When the network of a ready sandbox is removed before the sandbox, the kubelet drops
 //     the pod's addresses; here they stay.
 //   - The kubelet drops the addresses of a pod when an inspection fails; here they stay.
-//   - [Config].LabelSelector restricts the generator to some pods, for runtimes shared with
-//     other agents.
+//   - [Config].LabelSelector restricts the generator to some pods, for runtimes that other
+//     agents use too.
 //   - The kubelet assigns containers without the pod UID label to a pod without a UID, and
 //     its relist of one pod misses sandboxes without that label; here both belong to the
 //     pod of the sandbox.
 //   - The kubelet assigns all sandboxes and containers that name no pod to one pod without
 //     a UID; here they are ignored.
-//   - If the newest sandbox is removed while its pod is inspected, the kubelet has no
-//     address and no active container of the pod until the next relist; here it has those
-//     of the sandbox that is now the newest.
+//   - If the newest sandbox is removed while its pod is inspected, the kubelet's status has
+//     no address and no active container until the next relist; here the status has the
+//     address and the active containers of the next newest sandbox.
 //   - A pod whose newest sandbox has no name has no name in the kubelet's status; here it
 //     has the name from another sandbox or a container.
 //
 // # Testing your code with it
 //
-// Call Relist instead of Run, with a scripted Runtime and the fake clock. It returns when
-// all events are delivered. Test loops with Run and the real clock inside a
+// Call Relist instead of Run, with a scripted Runtime and a fake clock. Relist returns when
+// all events are delivered. To test a loop, call Run with the real clock inside a
 // testing/synctest bubble. [Generator.Stats] returns the counters, including missed hints.
 package pleg

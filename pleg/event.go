@@ -11,26 +11,28 @@ import (
 // EventType is the kind of a change of a pod. The values are the kubelet's.
 type EventType string
 
-// Sandboxes count as containers here, as in the kubelet: a ready sandbox is running, a
-// sandbox that is not ready has died.
+// Sandboxes count as containers here, as in the kubelet: a ready sandbox counts as running,
+// a sandbox that is not ready counts as dead.
 const (
 	// ContainerStarted means that a container has started to run.
 	ContainerStarted EventType = "ContainerStarted"
-	// ContainerDied means that a container has exited, or has disappeared before the
-	// generator saw it exited.
+	// ContainerDied means that a container has exited, or was removed before a list
+	// contained it as exited.
 	ContainerDied EventType = "ContainerDied"
-	// ContainerRemoved means that a container no longer exists. It follows a ContainerDied.
+	// ContainerRemoved means that a container no longer exists. It follows the
+	// ContainerDied of the same container.
 	ContainerRemoved EventType = "ContainerRemoved"
-	// ContainerChanged means that a container was created, or that the runtime
-	// does not know its state. As in the kubelet, it updates the cache and is passed to
-	// [Observer].Event, but it is not delivered, because no action is needed.
+	// ContainerChanged means that a container was created, or that the runtime does not
+	// know its state. As in the kubelet, the generator updates the cache and calls
+	// [Observer].Event, but does not deliver the event, because no action is needed.
 	ContainerChanged EventType = "ContainerChanged"
-	// PodSync means that the pod was inspected again, on request or after a failure,
-	// and that no container's state has changed.
+	// PodSync means that the pod was inspected again and that no container's state has
+	// changed. The cause is a request, a failed inspection, or a status that contradicted
+	// the list.
 	PodSync EventType = "PodSync"
 )
 
-// Event reports a change of a pod, which the handler should sync.
+// Event reports a change of a pod, so that the agent can sync the pod.
 type Event struct {
 	PodUID types.UID
 	Type   EventType
@@ -41,15 +43,15 @@ type Event struct {
 // watcher is a queue with one event per pod.
 type watcher = coalesce.Queue[types.UID, Event]
 
-// Watch returns a channel of the events from now on, as an alternative to the handler.
-// There may be any number of watchers. A watcher does not delay a pass, the handler or
-// another watcher.
+// Watch returns a channel of the events that occur after the call, as an alternative to the
+// handler. There may be any number of watchers. A watcher does not delay a pass, the
+// handler or another watcher.
 //
-// Unread events of a watcher are merged into one event per pod, so its memory is limited
-// by the number of pods and no pod with changes is missed. Fields in which the merged
-// events differ are not set: the starts of two containers become a [ContainerStarted]
-// without a ContainerID, and a start and a death become a [PodSync]. Pods are
-// in the order of their first unread event.
+// For each watcher, the unread events of a pod are merged into one event. The memory of a
+// watcher is thus limited by the number of pods, and the watcher misses no changed pod.
+// Fields in which the merged events differ are not set: the starts of two containers become
+// a [ContainerStarted] without a ContainerID, and a start and a death become a [PodSync].
+// The channel returns pods in the order of their first unread event.
 //
 // The channel is closed when ctx is done. One goroutine per watcher runs until then.
 func (g *Generator) Watch(ctx context.Context) <-chan Event {
@@ -78,7 +80,8 @@ func (g *Generator) notifyWatchers(e Event) {
 	}
 }
 
-// merge returns an event with what a and b have in common.
+// merge returns an event with the fields that are equal in a and b. If the types differ,
+// the type is PodSync.
 func merge(a, b Event) Event {
 	switch {
 	case a.Type != b.Type:

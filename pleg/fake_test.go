@@ -45,12 +45,13 @@ type node struct {
 	sandboxes  []*runtimeapi.PodSandbox
 	containers []*runtimeapi.Container
 	ips        map[string][]string // by sandbox
-	// listErr fails lists, statusErr the statuses of an id; hang, by id or "list",
-	// blocks a call until it is closed or the call's context is done.
+	// listErr is the error of lists, statusErr the error of statuses, by id. hang
+	// blocks calls, by id or "list", until the channel is closed or the call's
+	// context is done.
 	listErr   error
 	statusErr map[string]error
 	hang      map[string]chan struct{}
-	empty     map[string]bool // ids that are answered with nothing
+	empty     map[string]bool // ids whose status response is empty
 	asked     []string        // ids of status calls
 	lists     int
 }
@@ -66,7 +67,7 @@ func labelsOf(uid types.UID) map[string]string {
 	return map[string]string{crilabels.PodUID: string(uid), crilabels.PodName: "n-" + string(uid), crilabels.PodNamespace: "ns"}
 }
 
-// sandbox adds one or changes its state.
+// sandbox adds a sandbox or changes its state.
 func (n *node) sandbox(uid types.UID, id string, s runtimeapi.PodSandboxState) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -82,7 +83,7 @@ func (n *node) sandbox(uid types.UID, id string, s runtimeapi.PodSandboxState) {
 	})
 }
 
-// container adds one or changes its state.
+// container adds a container or changes its state.
 func (n *node) container(uid types.UID, id string, s runtimeapi.ContainerState) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -104,7 +105,8 @@ func (n *node) remove(ids ...string) {
 	n.containers = slices.DeleteFunc(n.containers, func(c *runtimeapi.Container) bool { return slices.Contains(ids, c.GetId()) })
 }
 
-// fail makes the status of id fail, or no longer if err is nil.
+// fail makes the status of id fail with err. If err is nil, the status succeeds
+// again.
 func (n *node) fail(id string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -141,7 +143,7 @@ func (n *node) takeAsked() []string {
 	return asked
 }
 
-// listed counts the lists.
+// listed returns the number of lists.
 func (n *node) listed() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -272,7 +274,7 @@ type rig struct {
 
 	mu     sync.Mutex
 	events []string
-	hidden []string // what only the observer saw
+	hidden []string // events that only the observer received
 	result pleg.Result
 	// onEvent is called by the handler.
 	onEvent func(pleg.Event)
@@ -310,7 +312,7 @@ func (r *rig) handle(_ context.Context, e pleg.Event) {
 	}
 }
 
-// take returns the events since the last call, those of different pods sorted.
+// take returns the events since the last call, sorted by pod.
 func (r *rig) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -91,7 +91,7 @@ func TestFlood_RequestIsNotStarved(t *testing.T) {
 			})
 			state := map[bool]runtimeapi.ContainerState{true: exited, false: runs}
 			for i := range 100 {
-				time.Sleep(time.Duration(100+7*i) * time.Millisecond) // at any moment of a round
+				time.Sleep(time.Duration(100+7*i) * time.Millisecond) // at different times within a round
 				r.take()
 				r.node.container("z", "z", state[i%2 == 0])
 				r.RequestRelist("z")
@@ -126,12 +126,12 @@ func TestFlood_HintsLeaveTheRuntimeTime(t *testing.T) {
 type slow struct{ pleg.Runtime }
 
 const (
-	look    = 10 * time.Millisecond  // at one pod of a slow runtime
-	maxRest = 100 * time.Millisecond // after some
+	look    = 10 * time.Millisecond  // duration of the list of one pod in a slow runtime
+	maxRest = 100 * time.Millisecond // the longest pause after relists
 )
 
 func (s slow) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
-	time.Sleep(look) // the bubble's time
+	time.Sleep(look) // simulated time of the bubble
 	return s.Runtime.ListPodSandbox(ctx, f)
 }
 

@@ -30,9 +30,9 @@ var (
 	_ pleg.Lister      = cri.RuntimeService(nil)
 )
 
-// wire is an event stream. Like the usual client it sends even if the context is done. Like a
-// runtime that buffers events for the next stream, it sends one when it is opened, unless it
-// is silent.
+// wire is an event stream. Like the usual client, it sends events even if the context is done.
+// Unless it is silent, it sends an event when it is opened, like a runtime that buffers events
+// for the next stream.
 type wire struct {
 	events chan *runtimeapi.ContainerEventResponse
 	broken chan error
@@ -105,8 +105,8 @@ func eventOf(uid types.UID, kind runtimeapi.ContainerEventType) *runtimeapi.Cont
 
 func hinted(w *wire) func(*pleg.Config) { return func(c *pleg.Config) { c.Events = w } }
 
-// stretch is long enough for the period to have become the longest, and ends off
-// the instant of any relist.
+// stretch is long enough for the period to become MaxPeriod. It does not end at the time of a
+// relist.
 const stretch = 130*time.Second + 345*time.Millisecond
 
 func TestHint_ServedWithinMilliseconds(t *testing.T) {
@@ -141,7 +141,7 @@ func TestHint_ServedWithinMilliseconds(t *testing.T) {
 	})
 }
 
-// With a lister that costs less, they are so from the second pod on.
+// With a lister, one list serves two or more pods.
 func TestHint_ListerServesTwoPodsWithOneList(t *testing.T) {
 	for name, own := range map[string]bool{"the runtime's": false, "another": true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestHint_StartsWaitForTheAgentsOwnRelist(t *testing.T) {
 				r := newRig(t, clock.RealClock{}, hinted(w))
 				r.node.container("a", "a1", exited)
 				defer start(t, r)()
-				time.Sleep(stretch + 10*time.Second) // far from a global relist
+				time.Sleep(stretch + 10*time.Second) // the next global relist is not due soon
 				r.take()
 				before := r.Stats()
 				r.node.container("a", "a2", runs)
@@ -291,7 +291,8 @@ func TestGenerator_EventsOfListedChangesNeedNoList(t *testing.T) {
 	}
 }
 
-// The change of an event may be unknown when the event arrives and listed when it is due.
+// The change of an event may be unknown when the event arrives, and listed when the hint is
+// due.
 func TestGenerator_OwnRelistServesTheEventsThatFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
@@ -314,7 +315,8 @@ func TestGenerator_OwnRelistServesTheEventsThatFollow(t *testing.T) {
 	})
 }
 
-// A removal that no relist has found is found, even if the event does not name the pod.
+// The generator finds a removal that no relist has found, even if the event does not name the
+// pod.
 func TestGenerator_RemovalOfAnUnnamedPodIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
@@ -375,7 +377,7 @@ func TestHint_EventWithoutPodRelistsAllSoon(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, []string{"a ContainerDied a1", "a ContainerRemoved a1"}, r.take())
-		for range 100 { // a flood is no more than the shortest period
+		for range 100 { // a flood of events causes no more relists than Period
 			w.events <- &runtimeapi.ContainerEventResponse{ContainerId: "a1"}
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -420,7 +422,7 @@ func TestStream_ReopenedWithoutLimit(t *testing.T) {
 		require.Equal(t, 30*time.Second, r.Stats().Period)
 
 		opens := w.opened()
-		w.broken <- nil // ends without a reason, as when the runtime restarts
+		w.broken <- nil // the stream ends without an error, as when the runtime restarts
 		synctest.Wait()
 		require.Equal(t, time.Second, r.Stats().Period, "at once")
 		r.node.container("a", "a1", exited)

@@ -21,26 +21,27 @@ var (
 	errNoContainerStatus = errors.New("container status is nil")
 )
 
-// snapshot is the result of an inspection: the status, and the ID of the sandbox that
-// its IPs belong to.
+// snapshot is the result of an inspection: the status, and the ID of the sandbox to which
+// the IPs in the status belong.
 type snapshot struct {
 	status   *podcache.Status
 	ipSource string
 }
 
-// job is the inspection of one pod. Its goroutine owns it until it is finished.
+// job is the inspection of one pod. The goroutine that runs the job owns it until the job
+// is finished.
 type job struct {
 	pass    *pass
 	record  *record
 	objects []object // as listed
 	at      time.Time
 	queued  time.Time
-	// before is the result of the last successful inspection. Statuses that are still
-	// current are copied from it. If all is set, every status is requested.
+	// before is the result of the last successful inspection. inspect copies the statuses
+	// that are still current from before. If all is set, inspect requests every status.
 	before snapshot
 	all    bool
-	// retry means that the last inspection of the pod failed. podSync means that a PodSync
-	// is delivered if no container's state has changed.
+	// retry means that the last inspection of the pod failed. podSync means that finish
+	// delivers a PodSync if no container's state has changed.
 	retry, podSync bool
 
 	found snapshot
@@ -48,8 +49,8 @@ type job struct {
 }
 
 // startJobs starts queued jobs up to the limit of MaxInspections. Pods whose last
-// inspection failed come last and use at most half of the limit, so that pods that hang
-// do not block the inspections of the others. The caller holds mu.
+// inspection failed come last and use at most half of the limit, so that inspections that
+// hang do not block the inspections of other pods. The caller holds mu.
 func (g *Generator) startJobs() {
 	for _, retry := range [...]bool{false, true} {
 		most := g.cfg.MaxInspections
@@ -84,9 +85,9 @@ func (g *Generator) work(ctx context.Context, j *job) {
 	g.loop.Trigger()
 }
 
-// inspect returns a new snapshot of the pod. It omits an object that no longer exists,
-// because the next listing will not contain it either. Any other error fails the
-// inspection of the pod.
+// inspect returns a new snapshot of the pod. If the runtime reports that an object does not
+// exist, inspect omits the object, because the next listing will not contain it either. If
+// the request of a status fails with another error, the inspection of the pod fails.
 func (j *job) inspect(ctx context.Context, rt Runtime) (snapshot, error) {
 	var known podcache.Status
 	if j.before.status != nil && !j.all {
@@ -127,7 +128,7 @@ func (s snapshot) agrees(objects []object) bool {
 	})
 }
 
-// sandboxOf returns the sandbox ID of each container. Only lists contain it.
+// sandboxOf returns the sandbox ID of each container. Only the lists contain this ID.
 func sandboxOf(objects []object) map[string]string {
 	sandboxes := make(map[string]string, len(objects))
 	for i := range objects {
@@ -192,7 +193,8 @@ func containerStatus(ctx context.Context, rt Runtime, id string) (*runtimeapi.Co
 }
 
 // isSandboxCurrent reports whether a known status is still valid for a listed sandbox. The
-// status of a ready sandbox without an address is not: an address may have been added.
+// known status of a ready sandbox without an address is not valid, because the runtime may
+// have added an address.
 func isSandboxCurrent(o *object, known *runtimeapi.PodSandboxStatus) bool {
 	if o.state == unknown || sandboxState(known.GetState()) != o.state {
 		return false
@@ -200,7 +202,8 @@ func isSandboxCurrent(o *object, known *runtimeapi.PodSandboxStatus) bool {
 	return o.state != running || known.GetNetwork().GetIp() != ""
 }
 
-// isContainerCurrent reports the same for a container. An exited container does not change.
+// isContainerCurrent reports whether a known status is still valid for a listed container.
+// A status of a running or exited container is valid until the listed state changes.
 func isContainerCurrent(o *object, known *runtimeapi.ContainerStatus) bool {
 	return o.state != created && o.state != unknown && containerState(known.GetState()) == o.state
 }
@@ -216,9 +219,10 @@ func podName(objects []object) (name, namespace string) {
 	return "", ""
 }
 
-// podIPs returns the addresses of the newest sandbox if it is ready and has any. Otherwise
-// it returns the previous addresses, unless another sandbox is ready. A terminating pod
-// keeps its addresses, and the runtime may remove the network of a sandbox before the
+// podIPs returns the addresses of the newest sandbox if that sandbox is ready and has
+// addresses. Otherwise it returns the previous addresses, unless a sandbox is ready to
+// which the previous addresses do not belong. The reason is that a terminating pod keeps
+// its addresses, and that the runtime may remove the network of a sandbox before the
 // sandbox itself (kubernetes#82276).
 func podIPs(s *podcache.Status, before snapshot) (ips []string, source string) {
 	newest := s.ReadySandbox()
@@ -237,8 +241,8 @@ func podIPs(s *podcache.Status, before snapshot) (ips []string, source string) {
 	return before.status.IPs, before.ipSource
 }
 
-// sandboxIPs returns the primary address, if it is set, and the additional ones. It returns
-// nil if any of them is not a valid IP address. Leading zeros are allowed.
+// sandboxIPs returns the primary address, if it is set, and the additional addresses. It
+// returns nil if any address is not a valid IP address. Leading zeros are allowed.
 func sandboxIPs(b *runtimeapi.PodSandboxStatus) []string {
 	var ips []string
 	if ip := b.GetNetwork().GetIp(); ip != "" {

@@ -180,7 +180,7 @@ func TestInspect_StatusHasTheSandboxOfAContainer(t *testing.T) {
 	s, err := r.cache.Get("a")
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"a1": "old", "a2": "new"}, s.SandboxOf)
-	r.node.container("a", "a2", exited) // known from the list before
+	r.node.container("a", "a2", exited) // the previous list contained it
 	r.relist()
 	s, err = r.cache.Get("a")
 	require.NoError(t, err)
@@ -279,7 +279,8 @@ func (l *liar) ContainerStatus(ctx context.Context, id string, verbose bool) (*r
 	return answer, err
 }
 
-// A list that does not change would leave such a status in the cache for ever.
+// If the status were not requested again and the list did not change, the wrong status would
+// stay in the cache for ever.
 func TestInspect_StatusThatContradictsTheListIsRequestedAgain(t *testing.T) {
 	for name, lie := range map[string]func(*runtimeapi.ContainerStatus){
 		"state":        func(c *runtimeapi.ContainerStatus) { c.State = runs },
@@ -319,7 +320,8 @@ func TestInspect_StatusThatContradictsTheListIsRequestedAgain(t *testing.T) {
 	}
 }
 
-// TestInspect_ContainerLostBeforeItsStart: there is no event for it, but the cache is updated.
+// TestInspect_ContainerLostBeforeItsStart: a container that was never started causes no event,
+// but the cache is updated.
 func TestInspect_ContainerLostBeforeItsStart(t *testing.T) {
 	clk := fakeClock()
 	r := newRig(t, clk)

@@ -19,8 +19,8 @@ import (
 // [Config].Lister may be an implementation that is faster than the CRI client, such as
 // pleg/wirelist, which does not decode unchanged items.
 //
-// The generator reads the results during the relist and retains only strings of them. It
-// does not modify them, so a lister may return the same messages, and the same slice,
+// The generator reads the results during the relist and retains only their strings. It does
+// not modify the results, so a lister may return the same messages and the same slice
 // again.
 type Lister interface {
 	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
@@ -28,11 +28,11 @@ type Lister interface {
 }
 
 // ErrTooLarge means that the runtime has more sandboxes or containers than fit into one
-// gRPC message (status ResourceExhausted); the limit is 16 MiB in most runtimes. Retries
-// do not help. Removing dead containers does, or a [Lister] that streams. Until then the
-// generator is degraded: it relists the pods that it knows in turn, a few at a time, with
-// filtered lists. [Generator.RequestRelist], hints and [Generator.RelistPod] work as
-// before. After Threshold, [Generator.Healthy] returns an error that wraps this one.
+// gRPC message (status ResourceExhausted); the limit is 16 MiB in most runtimes. Retries do
+// not help. To fix it, remove dead containers or use a [Lister] that streams. Until then
+// Run works in a degraded mode: it relists the pods that it knows in turn, a few at a time,
+// with filtered lists. [Generator.RequestRelist], hints and [Generator.RelistPod] work as
+// before. After Threshold, [Generator.Healthy] returns an error that wraps ErrTooLarge.
 var ErrTooLarge = errors.New("the list does not fit into one message")
 
 // wrapTooLarge wraps the error of a list in [ErrTooLarge] if its code is ResourceExhausted.
@@ -43,7 +43,8 @@ func wrapTooLarge(err error) error {
 	return fmt.Errorf("%w: %w", ErrTooLarge, err)
 }
 
-// state is the listed state of an object. A value that this build does not know is unknown.
+// state is the listed state of an object. A CRI state that this build does not know becomes
+// unknown.
 type state uint8
 
 const (
@@ -82,12 +83,12 @@ func containerState(s runtimeapi.ContainerState) state {
 type object struct {
 	key
 	state state
-	// box is a container's sandbox.
+	// sandboxID is the ID of a container's sandbox.
 	sandboxID string
 	// podName and podNamespace are the names of the pod in the list. They may be empty.
 	podName, podNamespace string
-	// unlabelled marks an object without the label of its pod's UID: a list filtered
-	// by that label does not show it.
+	// unlabelled means that the object lacks the label of its pod's UID. A list filtered by
+	// that label does not contain the object.
 	unlabelled bool
 }
 
@@ -114,7 +115,7 @@ func (g *Generator) list(ctx context.Context, rt Lister, labels map[string]strin
 }
 
 // read returns the objects of two lists, sandboxes first. It omits objects without a pod
-// UID, because no node agent has created them.
+// UID, because a node agent always sets the UID.
 func read(sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container, labels map[string]string) []object {
 	objects := make([]object, 0, len(sandboxes)+len(containers))
 	add := func(o object, has map[string]string) {
@@ -171,13 +172,13 @@ func matches(labels, selector map[string]string) bool {
 
 // change is the difference in one object between two listings.
 type change struct {
-	object   *object // of the newer listing, or of the older one if it is missing there
+	object   *object // from the newer listing, or from the older listing if it was removed
 	from, to state
 }
 
-// diff returns the changes from old to next: first those of the objects in next, in its
-// order, then those of the objects that are only in old, in the order of old. An object
-// that a listing contains twice counts once.
+// diff returns the changes from old to next. The changes of objects in next come first, in
+// the order of next. The removals of objects that only old contains follow, in the order of
+// old. If a listing contains an object twice, only the first counts.
 func diff(old, next []object) (changes []change) {
 	if slices.Equal(old, next) {
 		return nil
@@ -202,7 +203,8 @@ func diff(old, next []object) (changes []change) {
 	return changes
 }
 
-// byKey returns the objects by their keys. Of several with the same key, the first counts.
+// byKey returns the objects by key. If several objects have the same key, it returns the
+// first of them.
 func byKey(objects []object) map[key]*object {
 	all := make(map[key]*object, len(objects))
 	for i := range slices.Backward(objects) {

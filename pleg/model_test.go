@@ -24,13 +24,13 @@ type history struct {
 	*rig
 	rand  *rand.Rand
 	clock *testingclock.FakeClock
-	// strange makes created and unknown states, which no event tells.
+	// strange also uses the states created and unknown, which cause no events.
 	strange bool
 	told    map[string]pleg.EventType // last event by container
 	state   map[string]runtimeapi.ContainerState
 	pod     map[string]types.UID
 	made    int
-	cutAt   int // events until the pass is cut short
+	cutAt   int // number of events until the pass is cancelled
 	cut     context.CancelFunc
 }
 
@@ -92,7 +92,7 @@ func (h *history) step() {
 	}
 }
 
-// any returns a container that exists, or nothing.
+// any returns the ID of an existing container, or the empty string.
 func (h *history) any() string {
 	ids := slices.Sorted(maps.Keys(h.state))
 	if len(ids) == 0 {
@@ -124,8 +124,8 @@ func (h *history) look(relist func(context.Context)) {
 	h.readsAreTrue(began)
 }
 
-// readsAreTrue checks that a status that is as new as the relist, and not an error, equals the
-// runtime's state, which has not changed since.
+// readsAreTrue checks that each status that is as new as the relist and has no error equals
+// the state of the runtime, which has not changed since.
 func (h *history) readsAreTrue(began time.Time) {
 	for uid := types.UID("a"); uid <= "d"; uid = types.UID(rune(uid[0] + 1)) {
 		status, err := h.cache.Get(uid)

@@ -9,21 +9,22 @@ import (
 )
 
 const (
-	// maxPodRelists is the maximum number of pods that are relisted one by one. For more
+	// maxPodRelists is the maximum number of pods that Run relists one by one. For more
 	// pods, a global relist costs the runtime less. With a [Config].Lister, which decodes
-	// only what has changed, a global relist costs less than the relists of two pods.
+	// only changed items, a global relist costs less than the relists of two pods.
 	maxPodRelists = 8
-	// pauseFactor is the length of the pause after pods were relisted for hints or
-	// requests, in multiples of the time that took. In the pause more hints or requests
-	// accumulate and become one global relist. maxPause is the longest pause, so that a
-	// request to a slow runtime is not delayed by several of its responses.
+	// pauseFactor is the length of the pause after relists for hints or requests, in
+	// multiples of the duration of these relists. During the pause hints and requests
+	// accumulate, so that one global relist can serve them. maxPause is the longest pause,
+	// so that with a slow runtime a request does not wait for several times the duration of
+	// a list.
 	pauseFactor = 3
 	maxPause    = 100 * time.Millisecond
 )
 
-// plan returns what is due in Run: a global relist, or relists of the given pods, and
-// otherwise the time to wait. It deletes hints whose changes are already listed. The caller
-// holds step.
+// plan returns whether a global relist is due, the pods whose relists are due, and the time
+// until Run must call plan again. It deletes hints whose changes are already listed. The
+// caller holds step.
 func (g *Generator) plan(now time.Time) (relist bool, pods []types.UID, wait time.Duration) {
 	hasWaiters := g.cfg.Cache.Waiting()
 	g.mu.Lock()
@@ -92,8 +93,8 @@ func (g *Generator) requestedPods() map[types.UID]bool {
 	return pods
 }
 
-// drainRequests returns the same and deletes the requests and hints, because a global relist
-// serves all of them. The caller holds mu.
+// drainRequests returns the result of requestedPods and deletes all requests and hints,
+// because a global relist serves all of them. The caller holds mu.
 func (g *Generator) drainRequests() map[types.UID]bool {
 	pods := g.requestedPods()
 	clear(g.hints)
@@ -107,8 +108,8 @@ func (g *Generator) requestRelistSoon() {
 	g.loop.Trigger()
 }
 
-// pauseSince pauses relists for hints and requests, after serving some from the given time
-// until now, so that the runtime has time for other calls.
+// pauseSince pauses relists for hints and requests, so that the runtime has time for other
+// calls. The previous relists took from began until now.
 func (g *Generator) pauseSince(began time.Time) {
 	now := g.cfg.Clock.Now()
 	g.mu.Lock()
@@ -118,9 +119,10 @@ func (g *Generator) pauseSince(began time.Time) {
 	}
 }
 
-// checkMissedHints compares the pods that a global relist found changed with the hints of
-// the stream. The relist began at the given time, with the given open stream, and served
-// the requests and hints of the given pods. It modifies changed.
+// checkMissedHints checks whether the stream announced the changes that a global relist
+// found in the pods of changed. at is the start of the relist, and s is the stream that was
+// open then. served contains the pods whose requests and hints the relist served.
+// checkMissedHints modifies changed.
 func (g *Generator) checkMissedHints(at time.Time, s *stream, served, changed map[types.UID]bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,7 +133,7 @@ func (g *Generator) checkMissedHints(at time.Time, s *stream, served, changed ma
 		g.stats.MissedHints += uint64(missed)
 		g.distrustedUntil = at.Add(distrustPeriod)
 	}
-	late := g.requestedPods() // of events that arrived during the list
+	late := g.requestedPods() // pods of events that arrived during the list
 	maps.DeleteFunc(changed, func(uid types.UID, _ bool) bool {
 		return !s.synced || served[uid] || served[""] || late[uid] || late[""]
 	})

@@ -38,7 +38,7 @@ func TestPeriod_ShortAfterAMissedHint(t *testing.T) {
 		time.Sleep(stretch)
 		r.take()
 
-		r.node.container("a", "a1", exited) // and no hint
+		r.node.container("a", "a1", exited) // without a hint
 		time.Sleep(30 * time.Second)
 		require.Equal(t, []string{"a ContainerDied a1"}, r.take(), "the global relist finds it")
 		require.Equal(t, time.Second, r.Stats().Period)
@@ -63,7 +63,7 @@ func TestPeriod_LateHintIsNotMissed(t *testing.T) {
 		for r.Stats().Relists == relists {
 			time.Sleep(100 * time.Millisecond)
 		}
-		w.tell("a") // just after the list has shown it
+		w.tell("a") // the hint arrives just after the list with the change
 		time.Sleep(stretch)
 		require.Zero(t, r.Stats().MissedHints)
 		require.Equal(t, 30*time.Second, r.Stats().Period)
@@ -97,7 +97,7 @@ func TestPeriod_HintDuringTheListIsNotMissed(t *testing.T) {
 	}
 }
 
-// A waiting reader does not depend on the current period.
+// A reader that waits for a newer status does not depend on the current period.
 func TestPeriod_WaitingReaderShortensIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, clock.RealClock{}, hinted(newWire()))
@@ -218,7 +218,7 @@ func TestHealthy_WithALongPeriod(t *testing.T) {
 type counting struct {
 	*node
 	*wire
-	calls int // by Run's goroutine, and by the test after Wait
+	calls int // accessed by Run's goroutine, and by the test after Wait
 }
 
 func (c *counting) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
@@ -254,7 +254,7 @@ func (c *counting) count() {
 	c.calls++
 }
 
-// take returns the calls since the last time.
+// take returns the number of calls since the last take.
 func (c *counting) take() int {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()

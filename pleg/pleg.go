@@ -14,19 +14,19 @@ import (
 	"github.com/kubeparts/kubeparts/internal/loop"
 )
 
-// ErrRunning is returned by a second [Generator.Run] beside the first.
+// ErrRunning is the error of [Generator.Run] if another Run is in progress.
 var ErrRunning = loop.ErrRunning
 
-// Generator relists the runtime, updates a podcache.Cache and calls a handler with an
-// event for each change of a pod. Create it with [New]. Its methods are safe for
-// concurrent use, except that a handler or observer must not start a pass.
+// Generator relists the runtime, updates a podcache.Cache and calls a handler with an event
+// for each change of a pod. Create it with [New]. Its methods are safe for concurrent use.
+// A handler or observer must not call Run, Relist or RelistPod.
 type Generator struct {
 	cfg  Config
 	loop *loop.Loop
 
-	// step is the lock that serialises the passes. It is held during the whole pass,
-	// including its handler, and guards the fields down to mu. It is a channel of
-	// capacity 1 because callers wait for it with a context.
+	// step is the lock that serialises the passes and guards the fields between step and
+	// mu. A pass holds step while it calls the handler. step is a channel of capacity 1
+	// because callers wait for it with a context.
 	step    chan struct{}
 	listed  []object // the newest listed objects of each pod
 	records map[types.UID]*record
@@ -35,9 +35,10 @@ type Generator struct {
 	dirty          map[types.UID]*record
 	lastRelistEnd  time.Time // when the last global relist of Run ended
 	lastVisited    types.UID // the last pod that relistNextPods relisted
-	podRelistLimit int       // if more pods are due, Run relists everything instead
+	podRelistLimit int       // if more pods are due, Run does a global relist
 
-	// mu guards the fields below and is never held during a call to others.
+	// mu guards the fields below. It is never held during callbacks and calls to the
+	// runtime.
 	mu         sync.Mutex
 	queue      []*job             // inspections that have not started yet
 	running    map[bool]int       // number of running inspections, by job.retry
@@ -49,28 +50,29 @@ type Generator struct {
 	hints      map[hint]time.Time // hints and requests, each with the time at which it is due
 	dueSoon    bool               // the next global relist is due after Period, not MaxPeriod
 
-	pausedUntil     time.Time // no pod is relisted for a hint or request before it
+	pausedUntil     time.Time // before this time, Run serves no hint or request
 	stream          *stream   // nil if no stream is open
-	opened          uint64    // how many streams were opened so far
-	distrustedUntil time.Time // the stream is not relied on before it, because it missed a hint
+	opened          uint64    // number of streams opened so far
+	distrustedUntil time.Time // until then the generator does not rely on the stream, because a hint was missed
 	stats           Stats
 	relistBegan     time.Time // start of the global relist in progress; zero if no relist is in progress
 	watchers        map[*watcher]struct{}
 }
 
-// Result is the result of a global relist. The counts are those of its lists alone.
+// Result is the result of a global relist.
 type Result struct {
-	// At is when the relist began, Took is how long listing and comparing took.
+	// At is the start of the relist. Took is the duration of the relist without the
+	// inspections.
 	At   time.Time
 	Took time.Duration
-	// Pods counts the pods that have any object, RunningPods those with a ready
-	// sandbox.
+	// Pods counts the pods with at least one sandbox or container. RunningPods counts the
+	// pods with a ready sandbox.
 	Pods, RunningPods int
-	// RunningContainers, ExitedContainers and OtherContainers count containers,
-	// without sandboxes; others are created or in an unknown state.
+	// RunningContainers, ExitedContainers and OtherContainers count containers, not
+	// sandboxes. OtherContainers are created or in an unknown state.
 	RunningContainers, ExitedContainers, OtherContainers int
-	// Inspecting counts the pods whose inspection this relist started or found in
-	// progress. SetAside counts the pods whose last inspection failed.
+	// Inspecting counts the pods whose inspection this relist started or found in progress.
+	// FailedPods counts the pods whose last inspection failed.
 	Inspecting, FailedPods int
 }
 
@@ -100,11 +102,11 @@ func New(cfg Config) (*Generator, error) {
 	}, nil
 }
 
-// Run relists at once and then every Period, or every MaxPeriod while it can rely on the
-// event stream. In between it serves requests and hints. It returns nil when ctx is done
-// and all inspections that it started have ended. It does not wait for inspections between
-// relists, so a pod that hangs does not delay the others. It returns [ErrRunning] if another
-// Run is in progress.
+// Run relists all pods at once and then every Period, or every MaxPeriod while it relies on
+// the event stream. Between global relists it serves requests and hints. It does not wait
+// for inspections between relists, so a pod whose inspection hangs does not delay other
+// pods. When ctx is done, Run waits for the inspections that it started and returns nil. It
+// returns [ErrRunning] if another Run is in progress.
 func (g *Generator) Run(ctx context.Context) error {
 	p := &pass{ctx: ctx}
 	first := true
@@ -134,9 +136,9 @@ func (g *Generator) Run(ctx context.Context) error {
 	return err
 }
 
-// runDue does the relists that are due. It stops at the first pod whose relist fails.
-// Otherwise a runtime that hangs would delay the next global relist, which serves all pods,
-// by one ListTimeout for each pod.
+// runDue does the relists that are due. It stops at the first pod whose relist fails. If it
+// continued, a runtime that hangs would delay the next global relist by one ListTimeout for
+// each pod.
 func (g *Generator) runDue(p *pass) {
 	began := g.cfg.Clock.Now()
 	relist, pods, _ := g.plan(began)
@@ -162,10 +164,11 @@ func (g *Generator) runDue(p *pass) {
 	}
 }
 
-// Relist does one global relist. It returns when the inspections that it started have
-// ended and their events are delivered. It returns the error of a list that failed, and
-// then nothing has changed; or the joined errors of the inspections; or the error of ctx,
-// and then the next relist delivers the remaining events.
+// Relist does one global relist. It returns when the inspections that it started have ended
+// and their events are delivered. If a list fails, Relist returns the error of the list,
+// and the cache and the records are unchanged. If inspections fail, it returns their joined
+// errors. If ctx is done, it returns the error of ctx, and the next relist delivers the
+// remaining events.
 func (g *Generator) Relist(ctx context.Context) (res Result, err error) {
 	err = g.once(ctx, func(p *pass) (err error) {
 		res, err = g.relist(p)
@@ -174,16 +177,18 @@ func (g *Generator) Relist(ctx context.Context) (res Result, err error) {
 	return res, err
 }
 
-// RelistPod does the same for one pod, with lists filtered by its UID label. The pod's
-// objects without that label stay as the last global relist found them. It updates the
-// freshness of this pod only and does not count for [Generator.Healthy]. If an inspection
-// of the pod is already in progress for another caller, it returns before the cache is
-// updated. A caller that needs a status as new as a time uses podcache.Cache.GetNewerThan.
+// RelistPod does a relist of one pod, with lists filtered by the label of the pod's UID.
+// For the pod's sandboxes and containers without that label, it uses the result of the last
+// relist. In the cache it updates the time of this pod only. It does not count for
+// [Generator.Healthy]. RelistPod returns the same errors as [Generator.Relist]. If another
+// caller's inspection of the pod is in progress, RelistPod returns before the cache is
+// updated. A caller that needs a status at a given time or later uses
+// podcache.Cache.GetNewerThan.
 func (g *Generator) RelistPod(ctx context.Context, uid types.UID) error {
 	return g.once(ctx, func(p *pass) error { return g.relistPod(p, uid) })
 }
 
-// once does one pass and waits for its inspections.
+// once does one pass and waits for the inspections that the pass started.
 func (g *Generator) once(ctx context.Context, do func(*pass) error) error {
 	p := &pass{ctx: ctx}
 	select {
@@ -209,18 +214,20 @@ func (g *Generator) RequestRelist(uid types.UID) {
 	g.loop.Trigger()
 }
 
-// RequestReinspect asks the next relist that lists the pod to inspect all its sandboxes
-// and containers, whether or not they have changed, and so to deliver at least a
-// [PodSync]. If the next global relist does not find the pod, the request is dropped.
+// RequestReinspect requests an inspection of all sandboxes and containers of the pod,
+// changed or not, in the next relist that lists the pod. After the inspection has
+// succeeded, the generator delivers at least one event, a [PodSync] if no state has
+// changed. The request is dropped if the next global relist does not find the pod.
 func (g *Generator) RequestReinspect(uid types.UID) {
 	g.locked(func() { g.reinspects[uid] = true })
-	g.requestRelistSoon() // otherwise it may be MaxPeriod away
+	g.requestRelistSoon() // otherwise the next relist may be MaxPeriod away
 }
 
-// Healthy returns nil if the last successful global relist began no longer than
-// Threshold ago. Otherwise it returns an error that contains the age of that relist and
-// wraps the error of the last one. Only the lists count. A pod whose inspection fails does
-// not make the generator unhealthy; the error is in the pod's cache entry.
+// Healthy returns nil if the last successful global relist began at most Threshold ago.
+// Otherwise it returns an error that contains the age of that relist. The error wraps the
+// error of the last global relist if that relist failed. Only the lists count. A pod whose
+// inspection fails does not make the generator unhealthy; the error is in the pod's cache
+// entry.
 func (g *Generator) Healthy() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -241,9 +248,9 @@ func (g *Generator) Healthy() error {
 
 // pass is the state that the inspections of one call share.
 type pass struct {
-	ctx context.Context // of that call; it cancels the inspections
-	// unfinished is the number of inspections in progress, errs are the errors of the
-	// finished ones. Both are guarded by step.
+	ctx context.Context // context of the call; when it is done, the inspections are cancelled
+	// unfinished is the number of queued and running inspections. errs are the errors of
+	// the finished inspections. Both are guarded by step.
 	unfinished int
 	errs       []error
 }
@@ -266,8 +273,7 @@ func (g *Generator) collect() (more <-chan struct{}) {
 	return more
 }
 
-// await waits until all inspections of the pass are finished. The context of the pass
-// cancels them.
+// await waits until all inspections of the pass are finished, and processes their results.
 func (g *Generator) await(p *pass) {
 	for {
 		g.lock()
@@ -286,18 +292,18 @@ type Stats struct {
 	// Relists counts the global relists that succeeded, FailedRelists the global relists
 	// whose lists failed, and PodRelists the relists of single pods.
 	Relists, FailedRelists, PodRelists uint64
-	// Inspections counts the finished inspections of pods, FailedInspections those of
-	// them that failed or timed out.
+	// Inspections counts the finished inspections of pods. FailedInspections counts the
+	// inspections that failed or timed out.
 	Inspections, FailedInspections uint64
 	// Events counts the events delivered.
 	Events uint64
 	// Hints counts the events of the runtime's stream. MissedHints counts the pods for
 	// which a global relist found a change that the open stream did not announce.
 	Hints, MissedHints uint64
-	// RelistedAt is when the last successful global relist began; zero before the
-	// first one.
+	// RelistedAt is the start of the last successful global relist. It is zero if no global
+	// relist has succeeded yet.
 	RelistedAt time.Time
-	// Reconnects counts how often the stream was opened again after the first time.
+	// Reconnects counts how often the stream was opened, without the first time.
 	Reconnects uint64
 	// Streaming reports whether the stream is open.
 	Streaming bool
@@ -305,8 +311,9 @@ type Stats struct {
 	Period time.Duration
 	// FailedPods counts the pods whose last inspection failed.
 	FailedPods int
-	// InProgress is the age of the global relist in progress, including its handlers, or
-	// 0 if no relist is in progress. If it keeps growing, the generator is stuck in it.
+	// InProgress is the age of the global relist in progress, or 0 if no global relist is
+	// in progress. It includes the time of the handler. If InProgress keeps growing, the
+	// relist hangs.
 	InProgress time.Duration
 	// ListError is the error of the last global relist; nil if it succeeded.
 	ListError error

@@ -17,27 +17,30 @@ const (
 	maxBackOff   = time.Minute
 )
 
-// record is the state of one pod in the generator. It exists from the pod's first
-// listing until its last event is delivered.
+// record is the state of one pod in the generator. It exists from the pod's first listing
+// until the pod's last event is delivered.
 type record struct {
 	uid types.UID
 	// delivered is the listing up to which all events have been delivered.
 	delivered []object
-	// seen is the newest listing of the pod and seenAt its time. complete means that it
-	// is part of a global listing. seen is replaced, never modified.
+	// seen is the newest listing of the pod, and seenAt is the start of that listing.
+	// complete means that seen is part of a global listing. seen is replaced, never
+	// modified.
 	seen     []object
 	seenAt   time.Time
 	complete bool
 	// good is the result of the last successful inspection.
 	good snapshot
-	// contradictedAt is the start of a listing in which an object had another state than
-	// in good; zero if they agree. Either the state has changed in between or an answer of
-	// the runtime was wrong. The next listing decides.
+	// contradictedAt is the start of the listing if an object had another state in the
+	// listing than in good. It is zero if the listing and good agree. Either the state
+	// changed between the list and the inspection, or a response of the runtime was wrong.
+	// The pod is inspected again after the next listing.
 	contradictedAt time.Time
-	// busy means that an inspection is in progress, reinspect that one was requested.
+	// busy means that an inspection is queued or in progress. reinspect means that a
+	// reinspection was requested.
 	busy, reinspect bool
-	// failures counts the consecutive failed inspections, err is the cause of the last,
-	// and retryAt is the earliest time of the next attempt.
+	// failures counts the consecutive failed inspections, err is the error of the last
+	// inspection, and retryAt is the earliest time of the next attempt.
 	failures int
 	err      error
 	retryAt  time.Time
@@ -83,7 +86,8 @@ func (r *record) advance(c change, event EventType) {
 }
 
 // transition returns the events of a change of one container, in the order of delivery.
-// They are empty if the change has no event, or only one.
+// second is empty if the change has only one event. Both are empty if the change has no
+// event.
 func transition(from, to state) (first, second EventType) {
 	switch {
 	case from == to:

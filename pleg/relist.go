@@ -13,15 +13,15 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// maxRoundRobin is the number of pods that are relisted one by one after a global relist
-// that failed with [ErrTooLarge].
+// maxRoundRobin is the number of pods that Run relists one by one after a global relist has
+// failed with [ErrTooLarge].
 const maxRoundRobin = 16
 
 // relist lists everything, finds the changed pods and processes them. The callers of all
 // functions in this file hold step.
 func (g *Generator) relist(p *pass) (Result, error) {
 	g.cfg.Observer.RelistStart()
-	at := g.cfg.Clock.Now() // before the lists, so that their contents are at least as new
+	at := g.cfg.Clock.Now() // before the lists, so that their contents are not older
 	var served map[types.UID]bool
 	var open *stream
 	g.locked(func() { g.relistBegan, served, open = at, g.drainRequests(), g.stream })
@@ -79,8 +79,8 @@ func (g *Generator) recordRelist(ctx context.Context, at time.Time, err error) {
 	}
 }
 
-// compare replaces the newest listing with objects, which were listed at the given time,
-// and marks the pods that have changed as dirty. It returns the changed pods.
+// compare replaces the newest listing with objects and marks the changed pods as dirty. at is
+// the start of the lists. It returns the changed pods.
 func (g *Generator) compare(objects []object, at time.Time) map[types.UID]bool {
 	changed := map[types.UID]bool{}
 	for _, c := range diff(g.listed, objects) {
@@ -110,8 +110,8 @@ func (g *Generator) record(uid types.UID) *record {
 	return r
 }
 
-// assignReinspects moves the requested reinspections to the records of their pods. It drops
-// a request without a record: after a global listing, that pod does not exist.
+// assignReinspects moves the requested reinspections to the records of their pods. It drops a
+// request if the pod has no record, because the global listing did not contain the pod.
 func (g *Generator) assignReinspects() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -138,7 +138,7 @@ func (g *Generator) countDirty() (inspecting, backedOff int) {
 	return inspecting, backedOff
 }
 
-// relistPod relists one pod. It serves all requests and hints of the pod so far.
+// relistPod relists one pod. This serves all previous requests and hints of the pod.
 func (g *Generator) relistPod(p *pass, uid types.UID) error {
 	at := g.cfg.Clock.Now()
 	g.locked(func() {
@@ -169,9 +169,9 @@ func (g *Generator) relistPod(p *pass, uid types.UID) error {
 	return nil
 }
 
-// relistNextPods relists the next few known pods in round-robin order. It is used while the
-// list of all pods is too large. It does not find new pods that no request or hint names,
-// and does not update the global time of the cache. It stops at the first failure.
+// relistNextPods relists the next few known pods in round-robin order. Run calls it while the
+// list of all pods is too large. It does not find new pods, and does not update the global
+// time of the cache. It stops at the first failure.
 func (g *Generator) relistNextPods(p *pass) {
 	uids := slices.Sorted(maps.Keys(g.records))
 	at, found := slices.BinarySearch(uids, g.lastVisited)
@@ -196,9 +196,9 @@ func (g *Generator) processPod(p *pass, r *record) {
 	case r.busy: // finish calls processPod after the inspection
 	case len(r.seen) == 0:
 		g.cfg.Cache.Delete(r.uid, r.seenAt)
-		// If the pass is cancelled, the cache is newer than what the handler knows. Should the
-		// pod then return to the state that the handler knows, it must still be inspected and
-		// delivered.
+		// If the pass is cancelled, the cache is newer than the delivered events. If the pod
+		// then returns to the state of the last delivered event, diff finds no change.
+		// reinspect ensures that the pod is still inspected and an event delivered.
 		switch r.reinspect = !g.deliver(p.ctx, r, nil, r.reinspect); {
 		case r.reinspect:
 		case r.complete:
@@ -236,8 +236,8 @@ func (g *Generator) submit(p *pass, r *record) {
 	})
 }
 
-// finish processes the result of an inspection. It updates the cache, delivers the events,
-// and then processes the listings that are newer than the inspection.
+// finish processes the result of an inspection. It updates the cache, delivers the events, and
+// then processes the pod's newest listing.
 func (g *Generator) finish(j *job) {
 	r, p := j.record, j.pass
 	r.busy = false
@@ -251,7 +251,8 @@ func (g *Generator) finish(j *job) {
 	status, podSync := j.found.status, j.podSync && j.err == nil
 	if j.err == nil {
 		agrees := j.found.agrees(j.objects)
-		// The cache was wrong although the list has not changed.
+		// A PodSync is also needed if the status in the cache was wrong although the list has
+		// not changed.
 		podSync = podSync || agrees && !r.contradictedAt.IsZero() && !j.before.agrees(j.objects) && len(diff(r.delivered, j.objects)) == 0
 		r.good, r.failures, r.err, r.contradictedAt = j.found, 0, nil, time.Time{}
 		if !agrees {
@@ -280,11 +281,11 @@ func (g *Generator) finish(j *job) {
 }
 
 // deliver delivers the events of the changes from r.delivered to objects. If no event results
-// and podSync is set, it delivers a PodSync. It reports whether all events were delivered.
-// If the pass is cancelled, the next pass delivers the remaining ones.
+// and podSync is set, it delivers a PodSync. It reports whether all events were delivered. If
+// the pass is cancelled, the next pass delivers the remaining events.
 func (g *Generator) deliver(ctx context.Context, r *record, objects []object, podSync bool) bool {
 	changes := diff(r.delivered, objects)
-	r.delivered = slices.Clone(r.delivered) // for advance
+	r.delivered = slices.Clone(r.delivered) // advance modifies it
 	for _, c := range changes {
 		first, second := transition(c.from, c.to)
 		for _, kind := range []EventType{first, second} {
@@ -305,7 +306,8 @@ func (g *Generator) deliver(ctx context.Context, r *record, objects []object, po
 	return !podSync || g.deliverEvent(ctx, Event{PodUID: r.uid, Type: PodSync})
 }
 
-// deliverEvent delivers one event unless ctx is done. It reports whether it did.
+// deliverEvent delivers one event unless ctx is done. It reports whether it delivered the
+// event.
 func (g *Generator) deliverEvent(ctx context.Context, e Event) bool {
 	if ctx.Err() != nil {
 		return false

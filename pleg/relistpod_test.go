@@ -69,6 +69,6 @@ func TestRelistPod_GlobalRelistFindsAMissedPod(t *testing.T) {
 	r.node.remove("a1")
 	require.NoError(t, r.RelistPod(t.Context(), "a"))
 	r.take()
-	r.node.container("a", "a1", runs) // to the global relist it was never away
+	r.node.container("a", "a1", runs) // the previous global list contained it too
 	require.Equal(t, []string{"a ContainerStarted a1"}, r.relist())
 }

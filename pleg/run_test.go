@@ -101,19 +101,19 @@ func TestRequestRelist_SkippedAfterAGlobalRelist(t *testing.T) {
 
 		unblock := r.node.block("list")
 		time.Sleep(1100 * time.Millisecond)
-		r.RequestRelist("a") // during a global relist: that may have looked too early
+		r.RequestRelist("a") // during a global relist, whose list may be older than the change
 		unblock()
 		synctest.Wait()
 		require.Equal(t, 3, r.node.listed())
 		r.node.failLists(errRuntime)
-		r.RequestRelist("a") // its failure is logged; the next global one serves it
+		r.RequestRelist("a") // the failure of this relist is logged; the next global relist serves the request
 		synctest.Wait()
 		require.Equal(t, 4, r.node.listed())
 		stop()
 	})
 }
 
-// By the clock, the request and the beginning of the list may be at the same instant.
+// The request and the start of the list may have the same time.
 func TestRequestRelist_ServedIfMadeDuringAGlobalRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, clock.RealClock{})
@@ -202,7 +202,7 @@ func TestAHungPodDelaysNoOther(t *testing.T) {
 				defer r.node.block(string(uid))()
 			}
 			for second := range 60 {
-				time.Sleep(time.Millisecond) // off the instant of the list
+				time.Sleep(time.Millisecond) // not at the time of a list
 				took, status, err := await(t, r.cache, "b")
 				require.NoError(t, err)
 				require.LessOrEqual(t, took, time.Second, "an unchanged pod")
@@ -211,9 +211,9 @@ func TestAHungPodDelaysNoOther(t *testing.T) {
 				require.NoError(t, err)
 				require.LessOrEqual(t, took, time.Second, "an absent pod")
 				if hung >= 8 && second < 30 {
-					continue // all places are taken until each has timed out once
+					continue // all inspections hang until each has timed out once
 				}
-				time.Sleep(time.Millisecond) // off the instant of the list
+				time.Sleep(time.Millisecond) // not at the time of a list
 				state := runs
 				if status, _ := r.cache.Get("a"); status.Running() {
 					state = exited
@@ -253,7 +253,7 @@ func TestRun_ListedPodIsNeverReadAsEmpty(t *testing.T) {
 			status, _ := r.cache.GetNewerThan(t.Context(), "a", time.Time{})
 			done <- len(status.Containers)
 		}()
-		time.Sleep(5 * time.Second) // global times pass meanwhile
+		time.Sleep(5 * time.Second) // the global time of the cache advances in the meantime
 		synctest.Wait()
 		require.Empty(t, done)
 		unblock()
@@ -283,7 +283,7 @@ func TestRun_ChangesDuringAnInspectionFollowIt(t *testing.T) {
 				test.do(r)
 				time.Sleep(2500 * time.Millisecond)
 				require.Empty(t, r.take())
-				asked := time.Now().Add(-500 * time.Millisecond) // as new as the last list
+				asked := time.Now().Add(-500 * time.Millisecond) // not newer than the last list
 				unblock()
 				synctest.Wait()
 				require.Equal(t, test.events, r.take())

@@ -76,7 +76,7 @@ func TestStats_ShowsAStuckRelist(t *testing.T) {
 	})
 }
 
-// crowded is a runtime whose lists of all are too large for one message.
+// crowded is a runtime whose lists of all pods are too large for one message.
 type crowded struct {
 	*node
 	full, breaks, broken atomic.Bool
@@ -93,7 +93,7 @@ func (c *crowded) ListContainers(ctx context.Context, f *runtimeapi.ContainerFil
 	return c.node.ListContainers(ctx, f)
 }
 
-// The kubelet finds no change any more.
+// In this situation the kubelet finds no changes.
 func TestRun_TooLargeListDegradesToPodRelists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := &crowded{}
@@ -120,7 +120,7 @@ func TestRun_TooLargeListDegradesToPodRelists(t *testing.T) {
 			uid := types.UID(fmt.Sprintf("%02d", i))
 			r.node.container(uid, "c"+string(uid), exited)
 			if i%2 == 0 {
-				r.RequestRelist(uid) // many at once as well
+				r.RequestRelist(uid) // many requests at the same time work as well
 			}
 		}
 		synctest.Wait()
@@ -137,7 +137,7 @@ func TestRun_TooLargeListDegradesToPodRelists(t *testing.T) {
 		require.NoError(t, r.Healthy())
 		require.Equal(t, []string{"new ContainerStarted n1"}, r.take())
 		rt.full.Store(true)
-		rt.breaks.Store(true) // after the first such list
+		rt.breaks.Store(true) // after the next list of all pods, every list fails
 		before := r.Stats().PodRelists
 		time.Sleep(time.Second)
 		require.Equal(t, uint64(1), r.Stats().PodRelists-before, "the round ends at the first failure")

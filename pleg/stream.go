@@ -17,32 +17,36 @@ import (
 )
 
 // EventSource is the part of a container runtime that streams events, a subset of
-// cri.RuntimeService. The call sends events to the channel until its context is done or
-// the stream breaks, and then returns. It calls opened when the stream is open; the
-// argument may be nil. The generator reads the channel until the call returns.
+// cri.RuntimeService. The call sends events to the channel until its context is done or the
+// stream breaks, and then returns. It calls opened when the stream is open; the argument of
+// opened may be nil. The generator reads the channel until the call returns.
 type EventSource interface {
 	GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse,
 		opened func(runtimeapi.RuntimeService_GetContainerEventsClient)) error
 }
 
 const (
-	// stoppedDelay is how long the hint of a stopped container waits for others of the same
-	// pod: a terminating pod causes about a dozen events within a few milliseconds.
+	// stoppedDelay is how long Run holds back the hint of a stopped container, so that one
+	// relist serves all hints of the pod. A terminating pod causes about a dozen events
+	// within a few milliseconds.
 	stoppedDelay = 5 * time.Millisecond
-	// otherDelay is how long other hints wait. Creations, starts and removals are nearly
-	// always the agent's own work, and the agent relists the pod when the work is done.
-	// After that, the changes of most of these hints are already listed.
+	// otherDelay is how long Run holds back all other hints. Creations, starts and removals
+	// are nearly always the agent's own work, and the agent requests a relist of the pod
+	// when the work is done. After that relist, the changes of most of these hints are
+	// already listed.
 	otherDelay = time.Second
-	// resyncDelay is the time from the opening of a stream to the global relist that finds
-	// the missed changes. The events that the runtime has buffered arrive in this time, so
-	// that one relist serves all of them.
+	// resyncDelay is the time from the opening of a stream to a global relist. That relist
+	// finds the changes that occurred while no stream was open. The events that the runtime
+	// has buffered arrive during the delay, so that one relist serves all of them.
 	resyncDelay = 100 * time.Millisecond
-	// distrustPeriod is how long the stream is not relied on after a missed hint.
+	// distrustPeriod is how long the generator does not rely on the stream after a missed
+	// hint.
 	distrustPeriod = 10 * time.Minute
 	// requested is the kind of a hint that is a request of the agent.
 	requested runtimeapi.ContainerEventType = -1
-	// firstReopen and maxReopen are the back-off before a broken stream is opened again.
-	// It doubles with each failure and is reduced by a random part of up to a half.
+	// firstReopen and maxReopen are the first and the longest back-off before the generator
+	// opens a broken stream again. The back-off doubles with each failure. It is then
+	// reduced by a random part of up to a half.
 	firstReopen = 100 * time.Millisecond
 	maxReopen   = 30 * time.Second
 )
@@ -58,12 +62,12 @@ type stream struct {
 	// may receive no events: all streams share one channel, and a stream whose client has
 	// disconnected still receives one event before it ends.
 	proven bool
-	// synced means that a global relist that began after resync has succeeded. The stream
-	// must announce all later changes.
+	// synced means that a global relist that began at resync or later has succeeded. The
+	// stream must announce all later changes.
 	synced bool
-	// unannounced contains the pods with a change that the last global relist found and
-	// that no hint had announced. The list may have been faster than the event, so the
-	// hint counts as missed only if it has not arrived before the next global relist.
+	// unannounced contains the pods in which the last global relist found a change without
+	// a hint. The hint may still arrive, so it counts as missed only if it has not arrived
+	// before the next global relist.
 	unannounced map[types.UID]bool
 }
 
@@ -75,7 +79,7 @@ type hint struct {
 	kind runtimeapi.ContainerEventType
 }
 
-// delay returns how long the hint may wait.
+// delay returns how long Run holds back the hint.
 func (h hint) delay() time.Duration {
 	switch h.kind {
 	case runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT,
@@ -86,9 +90,9 @@ func (h hint) delay() time.Duration {
 	}
 }
 
-// isUnseen reports whether the newest listing does not contain the change of the hint yet.
-// If it does, another list is not needed, because each change has its own event. The
-// order and the times of events do not matter. The caller holds step.
+// isUnseen reports whether the change of the hint is still missing from the newest listing.
+// If the listing contains the change, the hint needs no other list, because each change has
+// its own event. The order and the times of events do not matter. The caller holds step.
 func (g *Generator) isUnseen(h hint) bool {
 	now := absent
 	if i := slices.IndexFunc(g.listed, func(o object) bool { return o.id == h.id }); i >= 0 {
@@ -108,16 +112,16 @@ func (g *Generator) isUnseen(h hint) bool {
 	}
 }
 
-// reopenAfter returns how long to wait after a number of consecutive failures. The random
-// number is in [0, 1).
+// reopenAfter returns the back-off after a number of consecutive failures. random is in [0,
+// 1).
 func reopenAfter(failures int, random float64) time.Duration {
 	wait := backoff.After(failures, firstReopen, maxReopen)
 	return wait - time.Duration(random*float64(wait/2))
 }
 
-// podOf returns the pod of an event, and whether the pod may be ours: not if its sandbox
-// lacks one of the labels. The UID is empty if the event does not name the pod. If the
-// sandbox no longer exists, runtimes send only the container ID.
+// podOf returns the pod of an event. ours is false if the sandbox in the event lacks one of
+// the labels. uid is empty if the event does not name the pod, because runtimes send only
+// the container ID if the sandbox no longer exists.
 func podOf(e *runtimeapi.ContainerEventResponse, labels map[string]string) (uid types.UID, ours bool) {
 	if b := e.GetPodSandboxStatus(); b != nil {
 		if !matches(b.GetLabels(), labels) {
@@ -131,8 +135,8 @@ func podOf(e *runtimeapi.ContainerEventResponse, labels map[string]string) (uid 
 	return uid, true
 }
 
-// readEvents reads the event stream until ctx is done, and opens it again whenever it
-// breaks.
+// readEvents reads the event stream until ctx is done, and opens the stream again whenever
+// it breaks.
 func (g *Generator) readEvents(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		began := g.cfg.Clock.Now()
@@ -158,7 +162,8 @@ func (g *Generator) readEvents(ctx context.Context) {
 	}
 }
 
-// logStreamEnd logs that the event stream has ended. Some runtimes do not implement it.
+// logStreamEnd logs that the event stream has ended. Some runtimes do not implement the
+// stream.
 func (g *Generator) logStreamEnd(ctx context.Context, err error) {
 	if grpcstatus.Code(err) == codes.Unimplemented {
 		g.cfg.Logger.InfoContext(ctx, "container runtime does not support the event stream, will relist all pods every period", "period", g.cfg.Period)
@@ -183,7 +188,7 @@ func (g *Generator) readStream(ctx context.Context) error {
 				continue
 			}
 			g.recordEvent(e)
-		case err := <-done: // not when ctx is done: the client may still send events
+		case err := <-done: // do not return before, even if ctx is done: the client may still send events
 			return cmp.Or(err, errStreamEnded)
 		}
 	}
@@ -223,9 +228,10 @@ func (g *Generator) recordEvent(e *runtimeapi.ContainerEventResponse) {
 	g.loop.Trigger()
 }
 
-// recordHint records a hint. An event that does not name its pod requests a global relist
-// soon, because it may concern any pod. A deletion is recorded as a hint instead, because
-// it may be listed already. The caller holds mu.
+// recordHint records a hint. If the event does not name its pod, it may concern any pod, so
+// recordHint requests a global relist within Period. It records a deletion without a pod as
+// a hint instead, because the newest listing may already contain the deletion. The caller
+// holds mu.
 func (g *Generator) recordHint(h hint, now time.Time) {
 	if s := g.stream; s != nil {
 		s.proven = true

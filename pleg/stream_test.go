@@ -14,8 +14,8 @@ import (
 )
 
 // sharedEvents is the event stream of containerd 1.7: all streams receive from one channel.
-// A stream whose client has disconnected notices that only when it sends an event, which
-// is then lost.
+// If the client of a stream has disconnected, the stream notices that only when it sends an
+// event. That event is lost.
 type sharedEvents chan *runtimeapi.ContainerEventResponse
 
 func (s sharedEvents) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse,
@@ -49,7 +49,7 @@ func TestGenerator_FirstDeathAfterARestartOnContainerd17(t *testing.T) {
 		r := newRig(t, clock.RealClock{}, func(c *pleg.Config) { c.Events = events })
 		r.node.container("a", "a1", runs)
 		r.node.container("a", "a2", runs)
-		start(t, r)() // its stream stays open in the runtime
+		start(t, r)() // the stream of this generator stays open in the runtime
 
 		defer start(t, r)()
 		time.Sleep(stretch + 10*time.Second) // far from a global relist every 30 s
@@ -62,7 +62,7 @@ func TestGenerator_FirstDeathAfterARestartOnContainerd17(t *testing.T) {
 			synctest.Wait()
 			require.Equal(t, []string{"a ContainerDied " + id}, r.take())
 		}
-		dies("a1", time.Second) // the event went to the stream before
+		dies("a1", time.Second) // the previous stream consumes the event
 		dies("a2", 10*time.Millisecond)
 		time.Sleep(stretch)
 		require.Equal(t, 30*time.Second, r.Stats().Period)
@@ -89,7 +89,7 @@ func TestGenerator_PeriodStaysUntilAStreamHasSentAnEvent(t *testing.T) {
 					w.events <- event
 					time.Sleep(stretch)
 					require.Equal(t, 30*time.Second, r.Stats().Period)
-					w.broken <- errRuntime // the next stream has to prove itself again
+					w.broken <- errRuntime // the next stream must send an event before the generator relies on it
 				}
 			})
 		})

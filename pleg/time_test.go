@@ -19,7 +19,7 @@ func TestRelist_SystemClockStepsDoNotMatter(t *testing.T) {
 func TestInspect_NewestIsByAttemptNotByTime(t *testing.T) {
 	r := newRig(t, fakeClock())
 	r.node.sandbox("a", "old", ready)
-	r.node.sandbox("a", "new", ready) // two ready at once: the old one's end was missed
+	r.node.sandbox("a", "new", ready) // two sandboxes are ready, because the stop of the old sandbox was missed
 	r.node.sandboxes[0].CreatedAt, r.node.sandboxes[1].CreatedAt = 2000, 1000
 	r.node.ips["old"], r.node.ips["new"] = []string{"10.0.0.1"}, []string{"10.0.0.2"}
 	require.Len(t, r.relist(), 2)
@@ -27,7 +27,7 @@ func TestInspect_NewestIsByAttemptNotByTime(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "new", status.ReadySandbox().GetId())
 	require.Equal(t, []string{"10.0.0.2"}, status.IPs)
-	r.node.sandboxes[1].CreatedAt = 1 // it changed its mind about an old fact
+	r.node.sandboxes[1].CreatedAt = 1 // the runtime reports another creation time for an existing sandbox
 	require.Empty(t, r.relist())
 	r.node.sandbox("a", "old", notReady)
 	require.Equal(t, []string{"a ContainerDied old"}, r.relist())

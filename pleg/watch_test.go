@@ -21,7 +21,7 @@ func TestWatch_OneEventPerPod(t *testing.T) {
 		early := r.Watch(ctx)
 		r.node.container("first", "f1", runs)
 		r.relist()
-		synctest.Wait() // that one is in the hand of the watcher's goroutine
+		synctest.Wait() // the watcher's goroutine has already taken this event from the queue
 		r.node.container("b", "b1", runs)
 		r.relist()
 		r.node.container("a", "a1", runs)
@@ -55,12 +55,12 @@ func TestWatch_OneEventPerPod(t *testing.T) {
 		r.relist()
 		synctest.Wait()
 		cancel()
-		for range early { // may still get the last one
+		for range early { // the channel may still contain the last event
 		}
 		for range late {
 		}
 		r.node.container("e", "e1", runs)
-		r.relist() // nobody watches any more
+		r.relist() // no watcher exists any more
 	})
 }
 
@@ -87,7 +87,7 @@ func TestWatch_SlowReaderMissesNoPod(t *testing.T) {
 	}
 	require.Len(t, r.relist(), 4*pods)
 	asleep := r.Watch(ctx)
-	for range 10 { // not read from: it holds up nobody
+	for range 10 { // a watcher that does not read delays nothing
 		r.RequestReinspect("001")
 		require.Len(t, r.relist(), 1)
 	}
@@ -95,6 +95,6 @@ func TestWatch_SlowReaderMissesNoPod(t *testing.T) {
 	require.Equal(t, uint64(4*pods+10), r.Stats().Events)
 	watching.Wait()
 	cancel()
-	for range asleep { // until it is closed
+	for range asleep { // until the channel is closed
 	}
 }

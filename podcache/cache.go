@@ -11,18 +11,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Cache contains the newest known [Status] of every pod and how new it is. Create it
-// with [New]. All methods are safe for concurrent use.
+// Cache contains the newest known [Status] of every pod, and the time at which it was
+// observed. Create it with [New]. All methods are safe for concurrent use.
 type Cache struct {
 	mu      sync.RWMutex
 	entries map[types.UID]*entry
 	global  time.Time
-	// globalSet means that global was set; until then a missing entry means nothing.
+	// globalSet means that global was set. Before that, a pod without an entry may exist.
 	globalSet bool
-	// round counts the calls of UpdateTime, to distinguish old exclusions from new ones.
+	// round counts the calls of UpdateTime. An exclusion from an earlier round is an old
+	// exclusion.
 	round uint64
-	// excluded and absent contain the entries with that property now or at the last
-	// UpdateTime, which finds them there without a loop over all entries.
+	// excluded and absent contain the UIDs of the entries that are excluded or absent now, or
+	// that were at the last UpdateTime. UpdateTime uses these sets instead of a loop over all
+	// entries.
 	excluded, absent map[types.UID]struct{}
 	waiting          map[types.UID][]*waiter
 	onWait           func() // may be nil
@@ -32,20 +34,21 @@ type Cache struct {
 type entry struct {
 	status *Status
 	err    error
-	// fresh is the newest time of a write to this entry; known means that there
-	// was a write.
+	// fresh is the newest time of a write to this entry. known means that fresh is set.
 	fresh time.Time
 	known bool
-	// absent marks an entry that only records when the pod did not exist.
+	// absent means that the entry has no status. It records only when the pod did not exist,
+	// or that the pod is excluded.
 	absent bool
-	// excluded means that the global time does not apply to this entry. excludedAt and
-	// round are the time and the round of the UpdateTime that excluded it last.
+	// excluded means that the global time does not apply to this entry. excludedAt and round
+	// are the time and the round of the last UpdateTime that excluded the pod.
 	excluded   bool
 	excludedAt time.Time
 	round      uint64
 }
 
-// New returns an empty cache. Readers of [Cache.GetNewerThan] wait until it is written.
+// New returns an empty cache. Calls of [Cache.GetNewerThan] wait until the writer has
+// written their pod or set the global time.
 func New() *Cache {
 	return &Cache{
 		entries:  map[types.UID]*entry{},
@@ -55,22 +58,22 @@ func New() *Cache {
 	}
 }
 
-// Get returns the newest status of the pod, however old it is. It never blocks. The
-// error is that of the last inspection; if it is not nil, the status is the last known
-// one. For an unknown pod Get returns an empty Status with its UID, never nil.
+// Get returns the newest status of the pod, however old it is. It never blocks. If the last
+// inspection failed, Get returns its error and the last known status. For an unknown pod
+// Get returns a Status that has only the UID, never nil.
 func (c *Cache) Get(uid types.UID) (*Status, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.read(uid)
 }
 
-// GetNewerThan waits until the status of the pod is at least as new as t and returns it
-// like [Cache.Get]. If ctx is done before that, it returns a nil Status and an error that
+// GetNewerThan waits until the status of the pod is at least as new as t and returns the
+// same as [Cache.Get]. If ctx is done first, it returns a nil Status and an error that
 // wraps the cause of ctx. A status that is new enough is returned even if ctx is done.
 //
-// Before the first [Cache.UpdateTime], or a [Cache.Set] of that pod, no status is new
-// enough, not even for the zero time: an agent that has just started must not conclude
-// that a pod does not exist because the cache is still empty.
+// While [Cache.Known] returns false for the pod, no status is new enough, not even for the
+// zero time: an agent that has just started must not conclude that a pod does not exist
+// because the cache is still empty.
 func (c *Cache) GetNewerThan(ctx context.Context, uid types.UID, t time.Time) (*Status, error) {
 	c.mu.RLock()
 	if c.isFresh(uid, t) {
@@ -108,8 +111,8 @@ func (c *Cache) wait(ctx context.Context, uid types.UID, t time.Time) (*Status, 
 }
 
 // Known reports whether the pod was written to the cache, or the global time was set
-// without excluding the pod. If it is false, an empty Status of [Cache.Get] does not mean
-// that the pod does not exist in the runtime. It never blocks.
+// without excluding the pod. If Known returns false, the pod may exist in the runtime even
+// if [Cache.Get] returns an empty Status. Known never blocks.
 func (c *Cache) Known(uid types.UID) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -117,9 +120,10 @@ func (c *Cache) Known(uid types.UID) bool {
 }
 
 // Set stores the result of an inspection that began at t: a status, an error, or a stale
-// status with the error of the inspection that failed. If the pod is known to be newer
-// than t, by a write or by the global time, Set changes nothing and returns false.
-// The status is retained and must not be modified afterwards; nil means an empty one.
+// status with the error of the inspection that failed. If the cached state of the pod is
+// newer than t, because of a write or of the global time, Set changes nothing and returns
+// false. The status is retained and must not be modified afterwards; nil means an empty
+// Status.
 func (c *Cache) Set(uid types.UID, status *Status, err error, t time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,8 +140,8 @@ func (c *Cache) Set(uid types.UID, status *Status, err error, t time.Time) bool 
 }
 
 // SetObservedTime records that the cached status of the pod was still correct at t. For a
-// pod that is not in the cache, it records that the pod did not exist. A time older than
-// the known one changes nothing.
+// pod that is not in the cache, it records that the pod did not exist. If the cached state
+// of the pod is newer than t, SetObservedTime changes nothing.
 func (c *Cache) SetObservedTime(uid types.UID, t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,9 +151,9 @@ func (c *Cache) SetObservedTime(uid types.UID, t time.Time) {
 }
 
 // Delete records that the pod was missing from a listing that began at t. It wakes the
-// readers that wait for t or earlier, which get an empty Status. The cache keeps t until
-// the global time has reached it. If the pod is known to be newer than t, Delete changes
-// nothing.
+// readers that wait for t or earlier; they get an empty Status. The cache stores t until
+// the global time has reached t. If the cached state of the pod is newer than t, Delete
+// changes nothing.
 func (c *Cache) Delete(uid types.UID, t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,13 +166,14 @@ func (c *Cache) Delete(uid types.UID, t time.Time) {
 	c.recordWrite(uid, e, t)
 }
 
-// UpdateTime sets the global time: all pods, in the cache or not, are now as new as t,
-// except the given ones. Those have changed in a listing that began at t and are not
-// inspected yet. Their freshness does not change until they are written with a time of t
-// or later, or a later UpdateTime does not exclude them. A time before the last one
+// UpdateTime sets the global time to t: all pods, whether or not they are in the cache, are
+// now as new as t, unless except contains them. Pass in except the pods that have changed
+// in a listing that began at t and are not inspected yet. The new global time does not
+// apply to an excluded pod until the pod is written with a time of t or later, or until a
+// later UpdateTime does not exclude it. If t is before the current global time, UpdateTime
 // changes nothing.
 //
-// It allocates nothing, and checks every waiter once.
+// It allocates nothing if except is empty, and checks every waiter once.
 func (c *Cache) UpdateTime(t time.Time, except ...types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +193,8 @@ func (c *Cache) UpdateTime(t time.Time, except ...types.UID) {
 }
 
 // Statuses returns the newest status of every pod in the cache, sorted by UID. Callers use
-// it to find pods that should not exist. The caller owns the slice, not the statuses.
+// it to find pods that should not exist. The caller owns the slice; the statuses are
+// shared.
 func (c *Cache) Statuses() []*Status {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -210,7 +216,8 @@ func (c *Cache) read(uid types.UID) (*Status, error) {
 	return &Status{UID: uid}, nil
 }
 
-// isFresh reports whether the pod is known at a time of t or later. The caller holds mu.
+// isFresh reports whether the cached state of the pod is at least as new as t. The caller
+// holds mu.
 func (c *Cache) isFresh(uid types.UID, t time.Time) bool {
 	e := c.entries[uid]
 	if e != nil && e.known && !e.fresh.Before(t) {
@@ -220,7 +227,7 @@ func (c *Cache) isFresh(uid types.UID, t time.Time) bool {
 }
 
 // writable returns the pod's entry for a write at t and creates it if necessary. It returns
-// nil if the pod is known to be newer.
+// nil if the cached state of the pod is newer than t.
 func (c *Cache) writable(uid types.UID, t time.Time) *entry {
 	e := c.entries[uid]
 	if e != nil && e.known && t.Before(e.fresh) {
@@ -235,7 +242,7 @@ func (c *Cache) writable(uid types.UID, t time.Time) *entry {
 	return e
 }
 
-// addAbsent adds an entry for a pod that does not exist.
+// addAbsent adds an entry without a status.
 func (c *Cache) addAbsent(uid types.UID) *entry {
 	e := &entry{absent: true}
 	c.entries[uid] = e
@@ -243,8 +250,8 @@ func (c *Cache) addAbsent(uid types.UID) *entry {
 	return e
 }
 
-// recordWrite records a write to e at t, ends its exclusion if that began at t or earlier,
-// and wakes the waiters that are now satisfied.
+// recordWrite records a write to e at t, and wakes the waiters that are now satisfied. It
+// ends the exclusion of e if excludedAt is t or earlier.
 func (c *Cache) recordWrite(uid types.UID, e *entry, t time.Time) {
 	e.fresh, e.known = t, true
 	if e.excluded && !t.Before(e.excludedAt) {
@@ -253,8 +260,8 @@ func (c *Cache) recordWrite(uid types.UID, e *entry, t time.Time) {
 	c.wake(uid)
 }
 
-// exclude excludes the pod from the next global time, t. The previous global time still
-// applies to the pod, so it is copied into the entry.
+// exclude excludes the pod from t, the next global time. It copies the previous global
+// time, which still applies to the pod, into the entry.
 func (c *Cache) exclude(uid types.UID, t time.Time) {
 	e := c.entries[uid]
 	if e == nil {
@@ -265,7 +272,7 @@ func (c *Cache) exclude(uid types.UID, t time.Time) {
 			e.fresh, e.known = c.global, true
 		}
 		if e.known && !e.fresh.Before(t) {
-			return // a write has made it as new as t already
+			return // the pod is already as new as t
 		}
 		e.excluded = true
 		c.excluded[uid] = struct{}{}

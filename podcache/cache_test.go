@@ -170,7 +170,7 @@ func TestDelete_TimeIsKeptUntilTheGlobalTimeReachesIt(t *testing.T) {
 
 func TestCache_MemoryDoesNotGrowWithChanges(t *testing.T) {
 	c := podcache.New()
-	for i := range 100 { // always held back, written and deleted
+	for i := range 100 { // exclude all, write "a" and "b", and delete "b"
 		c.UpdateTime(at(2*i), "a", "b", "ghost")
 		c.Set("a", status("a"), nil, at(2*i))
 		c.Set("b", status("b"), nil, at(2*i))
@@ -273,7 +273,7 @@ func TestGetNewerThan_LeavesNoWaiters(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, pods*each, c.Waiters())
-		c.UpdateTime(at(0), "a") // wakes one per pod, but not that of the held one
+		c.UpdateTime(at(0), "a") // wakes one waiter of each pod, except the excluded pod
 		synctest.Wait()
 		require.Equal(t, pods*(each-1)+1, c.Waiters())
 		for range pods - 1 {

@@ -10,23 +10,25 @@
 //
 // # What you supply
 //
-// Nothing: [New] has no configuration. The writer supplies the times. A time is when an
-// inspection or listing began, not when it ended, so that no status is recorded as newer
-// than it is.
+// Nothing: [New] has no configuration. The writer supplies the times. Each time is the
+// start of an inspection or of a listing of the runtime, not the end, so that no status is
+// recorded as newer than it is.
 //
 // # What it guarantees
 //
-//  1. There is one rule of freshness: a pod is as new as t if a write to it was at t or
-//     later, or if the global time is t or later and applies to it.
-//  2. Freshness never decreases, neither that of a pod nor the global time. An older write
-//     never replaces a newer one.
+//  1. There is one rule of freshness: a pod is as new as t if the writer wrote the pod with
+//     a time of t or later, or if the global time applies to the pod and is t or later.
+//  2. Freshness never decreases: neither the freshness of a pod nor the global time. An
+//     older write never replaces a newer one.
 //  3. The global time applies to all pods, including those that are not in the cache,
-//     except the pods that the writer excludes. An excluded pod has changed and is not
-//     inspected yet, so readers do not get it as fresh or as absent.
+//     except the pods that the writer excludes. The writer excludes a pod that has changed
+//     and is not inspected yet, so that readers do not get its old status as fresh, or the
+//     pod as absent.
 //  4. Before the first global time, a pod that is not in the cache may exist: readers wait,
 //     and [Cache.Known] returns false.
-//  5. A reader waits for its own pod only, and no longer than its context.
-//  6. A Status that was returned does not change.
+//  5. A reader waits only for the pod that it asked for, and only until its context is
+//     done.
+//  6. A Status does not change after the Cache has returned it.
 //
 // # Goroutines and locking
 //
@@ -34,7 +36,7 @@
 // methods are safe for concurrent use; only GetNewerThan blocks. Statuses are shared by all
 // readers, which must not modify them.
 //
-// There is one lock. Methods hold it briefly; a read takes tens of nanoseconds.
+// There is one lock. Methods hold the lock briefly; a read takes tens of nanoseconds.
 //
 // # Differences from the kubelet
 //
@@ -54,8 +56,8 @@
 //     keeps that time until the global time has reached it.
 //   - UpdateTime can exclude pods. In the kubelet it is called only after every pod was
 //     inspected, so that a pod that hangs delays all others.
-//   - The writer can find out that a reader waits, so it can list less often while none
-//     does.
+//   - The writer can find out whether a reader waits, so it can list the runtime less often
+//     while no reader waits.
 //   - After a failed inspection the kubelet has only the error; here the cache also keeps
 //     the last known status and marks it as stale.
 //   - [StartInterrupted] distinguishes a container whose start was interrupted, for example

@@ -20,8 +20,8 @@ type model struct {
 type modelPod struct {
 	status *podcache.Status
 	err    error
-	fresh  time.Time // of its own
-	held   time.Time // zero: not
+	fresh  time.Time // freshness without the global time
+	held   time.Time // time of the exclusion; zero if the pod is not excluded
 }
 
 func (m *model) freshAt(uid types.UID) time.Time {

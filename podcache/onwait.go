@@ -1,17 +1,17 @@
 package podcache
 
-// Waiting reports whether any reader waits in [Cache.GetNewerThan], so that the writer
-// should list the runtime earlier than planned.
+// Waiting reports whether any reader waits in [Cache.GetNewerThan]. The writer should
+// then list the runtime earlier than planned.
 func (c *Cache) Waiting() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return len(c.waiting) > 0
 }
 
-// OnWait sets the function that is called whenever a reader begins to wait. It runs on the
-// reader's goroutine, without a lock held, and must not block. It is for the writer of the
-// cache, which may list less often while no reader waits. A later call replaces f; nil
-// removes it.
+// OnWait sets f, which [Cache.GetNewerThan] calls whenever it starts to wait. f runs in
+// the reader's goroutine, without a lock held, and must not block. The writer of the
+// cache can list the runtime less often while no reader waits, and use f to list it
+// earlier. A later call of OnWait replaces f; nil removes it.
 func (c *Cache) OnWait(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,28 +12,28 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// Status is the state of one pod in the runtime. A Status in a [Cache] is
-// shared by all its readers and never changes: a writer stores a new one,
-// and readers must not modify it or the messages it points to.
+// Status is the state of one pod in the runtime. A Status in a [Cache] is shared by all its
+// readers and never changes: a writer stores a new Status, and readers must not modify the
+// Status or the messages that it points to.
 type Status struct {
-	// UID, Name and Namespace identify the pod. Name and Namespace are empty if
-	// the runtime has no sandbox or container of it.
+	// UID, Name and Namespace identify the pod. Name and Namespace are empty if the runtime has no
+	// sandbox or container of the pod.
 	UID             types.UID
 	Name, Namespace string
-	// IPs are the pod's addresses, the primary one first. They remain after the
-	// sandbox has stopped, until the pod is deleted from the cache.
+	// IPs are the pod's addresses, the primary address first. They stay set after the sandbox has
+	// stopped, until the pod is deleted from the cache.
 	IPs []string
 	// Sandboxes are the pod's sandboxes, newest first (see [SortSandboxes]).
 	Sandboxes []*runtimeapi.PodSandboxStatus
-	// Containers are the containers of all sandboxes, newest first (see
-	// [SortContainers]). They have the kubelet's label io.kubernetes.container.name, their
-	// name in the pod's spec, and its annotation io.kubernetes.container.restartCount.
+	// Containers are the containers of all sandboxes, newest first (see [SortContainers]). Each
+	// has the kubelet's label io.kubernetes.container.name, which is the container's name in the
+	// pod's spec, and the kubelet's annotation io.kubernetes.container.restartCount.
 	Containers []*runtimeapi.ContainerStatus
-	// SandboxOf maps a container's ID to its sandbox's ID. It comes from the list of
-	// containers, because a CRI container status does not contain it.
+	// SandboxOf maps the ID of each container to the ID of its sandbox. The sandbox IDs are from
+	// the runtime's list of containers, because a CRI container status does not contain them.
 	SandboxOf map[string]string
-	// Stale means that the last inspection failed or timed out. The other fields are then
-	// those of the last successful one.
+	// Stale means that the last inspection failed or timed out. The other fields are then those of
+	// the last successful inspection.
 	Stale bool
 }
 
@@ -55,8 +55,8 @@ func (s *Status) ReadySandbox() *runtimeapi.PodSandboxStatus {
 	return nil
 }
 
-// Active returns the newest container of the given name in the newest sandbox, ready
-// or not, or nil.
+// Active returns the newest container of the given name in the newest sandbox, whether or not
+// the sandbox is ready. It returns nil if the container does not exist.
 func (s *Status) Active(name string) *runtimeapi.ContainerStatus {
 	if len(s.Sandboxes) == 0 {
 		return nil
@@ -80,34 +80,35 @@ func (s *Status) Running() bool {
 	})
 }
 
-// ContainerName returns the name of c in its pod's spec, from its label; empty if the label
-// is missing.
+// ContainerName returns the name of c in the pod's spec, from the label of c. It returns "" if
+// the label is missing.
 func ContainerName(c *runtimeapi.ContainerStatus) string {
 	return c.GetLabels()[crilabels.ContainerName]
 }
 
-// RestartCount returns how often the container was restarted before c, from c's annotation;
-// 0 if the annotation is missing or not a number.
+// RestartCount returns the number of restarts before c was created, from the annotation of c.
+// It returns 0 if the annotation is missing or not a number.
 func RestartCount(c *runtimeapi.ContainerStatus) int {
 	return crilabels.Restarts(c.GetAnnotations())
 }
 
-// StartInterrupted reports whether the start of c was interrupted because the call that started
-// it was cancelled, for example because the agent was killed. Containerd then reports an
-// exited container with exit code 128, like one whose start failed. But no process of it
-// ran, and the next attempt may succeed. If a caller's timeout is shorter than the start
-// takes, each attempt is interrupted, so retries must back off.
+// StartInterrupted reports whether the start of c was interrupted because the call
+// StartContainer was cancelled, for example because the agent was killed. Containerd then
+// reports that c exited with exit code 128, as after a failed start. But no process of c ran,
+// and the next attempt may succeed. If the timeout of the calls is shorter than a start, each
+// attempt is interrupted, so retries must back off.
 //
-// During about one millisecond of a start, containerd 2.4 loses the task that it has
-// created if the call is cancelled. Until containerd is restarted, such a container cannot
-// be removed or replaced. StartInterrupted returns false for it, so it counts as failed.
+// A start has a critical period of about one millisecond: if the call is cancelled in this
+// period, containerd 2.4 loses the task that it has created. Until containerd is restarted,
+// such a container cannot be removed or replaced. StartInterrupted returns false for such a
+// container, so the container counts as failed.
 func StartInterrupted(c *runtimeapi.ContainerStatus) bool {
 	return c.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && c.GetStartedAt() == 0 && c.GetReason() == startError &&
 		isInterruption(c.GetMessage())
 }
 
 func isInterruption(message string) bool {
-	message = strings.TrimSuffix(message, ": unknown")                        // the error code, with containerd 1.7 and older
+	message = strings.TrimSuffix(message, ": unknown")                        // the error code, which containerd 1.7 and older append
 	message = strings.TrimSuffix(strings.TrimRight(message, ": "), ": <nil>") // the empty output of a command
 	cancelled := func(cause string) bool { return strings.HasSuffix(message, cause) }
 	return slices.ContainsFunc([]string{context.Canceled.Error(), context.DeadlineExceeded.Error(), runcKilled, shimKilled}, cancelled) &&
@@ -115,13 +116,13 @@ func isInterruption(message string) bool {
 }
 
 const (
-	// startError is containerd's reason of a container whose start failed.
+	// startError is the reason that containerd reports for a container whose start failed.
 	startError = "StartError"
-	// runcKilled and shimKilled are containerd's messages if runc, or the command that
-	// starts a shim, was running when the call was cancelled, and was therefore killed.
+	// runcKilled and shimKilled are the ends of containerd's messages if it killed runc, or the
+	// command that starts a shim, because the call was cancelled.
 	runcKilled = "did not terminate successfully: exit status 137"
 	shimKilled = "start failed: : signal: killed"
-	// taskLost is the action in containerd's message if it has lost the task.
+	// taskLost is a part of containerd's message if containerd has lost the task.
 	taskLost = "failed to get task pid"
 )
 

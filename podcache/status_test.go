@@ -62,8 +62,8 @@ func TestStatus_Methods(t *testing.T) {
 	require.True(t, s.Running(), "unknown may run")
 }
 
-// The messages are containerd 2.4's, of starts that were cancelled after some
-// milliseconds, and of one that could not succeed.
+// The messages are from containerd, for starts that were cancelled after some
+// milliseconds, and for starts that could not succeed.
 func TestStartInterrupted(t *testing.T) {
 	t.Parallel()
 	const canceled = "failed to create containerd task: failed to create shim task: context canceled"

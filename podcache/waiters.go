@@ -14,10 +14,10 @@ type waiter struct {
 	woken chan struct{}
 }
 
-// addWaiter adds w. The callers of all functions below hold mu.
+// addWaiter adds w. The callers of this and all functions below hold mu.
 func (c *Cache) addWaiter(w *waiter) { c.waiting[w.uid] = append(c.waiting[w.uid], w) }
 
-// removeWaiter removes w unless it was woken already.
+// removeWaiter removes w, unless wake has removed it already.
 func (c *Cache) removeWaiter(w *waiter) {
 	c.filterWaiters(w.uid, func(other *waiter) bool { return other != w })
 }

@@ -25,7 +25,8 @@ func said(source string, pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// Otherwise its author could have it admitted before others, and never evicted.
+// Otherwise the author of the pod could make the agent admit it before other pods, and
+// never evict it.
 func TestMerge_APIPodCannotMakeItselfStatic(t *testing.T) {
 	t.Parallel()
 	for _, lie := range []string{podspec.SourceFile, podspec.SourceHTTP, "static", ""} {

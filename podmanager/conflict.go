@@ -17,11 +17,11 @@ type Conflict struct {
 	// Pod and UID identify the ignored pod.
 	Pod types.NamespacedName
 	UID types.UID
-	// UIDHolder is the source of the delivered pod that has this UID, empty if no pod has
-	// it.
+	// UIDHolder is the source of the delivered pod that has this UID. It is empty if no
+	// delivered pod has this UID.
 	UIDHolder string
-	// NameHolder is the source of the delivered pod that has this name, empty if no pod has
-	// it.
+	// NameHolder is the source of the delivered pod that has this name. It is empty if no
+	// delivered pod has this name.
 	NameHolder string
 }
 
@@ -82,9 +82,10 @@ type merged struct {
 	conflicts []Conflict
 }
 
-// merge chooses the pods to deliver. Pods whose source had both their name and their UID
-// before come first, then pods whose source had one of the two, then all others; within
-// each group in the order of sources.
+// merge chooses the pods to deliver. before contains the owners after the previous merge.
+// A pod whose source owned both the name and the UID of the pod has precedence, then a
+// pod whose source owned one of the two, then any other pod. Among equals, the order of
+// sources decides.
 func merge(sources []string, defined map[string][]*corev1.Pod, before map[podKey]string) merged {
 	m := merged{owners: make(map[podKey]string)}
 	chosen := make(map[*corev1.Pod]bool)

@@ -4,51 +4,52 @@
 // # What it does
 //
 // A [Merge] merges the pods of several sources into one stream of changes. Each [Change]
-// has the operations that lead from the previous set of pods to the new one, the new set,
+// has the new set of pods, the operations that lead from the previous set to the new set,
 // and the sources that have not delivered their pods yet. [Diff] is the pure function that
 // computes the operations.
 //
 // A [Manager] holds the desired pods and the mirror pods, and finds them by UID and by
 // name. A static pod is defined on the node itself, by a file or a URL, and not by the API
-// server. So that users can see it, the node creates a mirror pod at the API server: a pod
-// with the same name and another UID, which shows the static pod and its status. Requests
-// and events about a mirror pod refer to its static pod, so the Manager translates one UID
-// into the other.
+// server. So that users can see the static pod, the node creates a mirror pod at the API
+// server: a pod with the same name and another UID, which shows the spec and status of the
+// static pod. Requests and events about a mirror pod refer to its static pod, so the
+// Manager translates one UID into the other.
 //
 // A pod is static if the annotation kubernetes.io/config.source names a source other than
-// the API server. A Merge sets this annotation and replaces any value that the source's pod
-// has. A pod is a mirror if it has the annotation kubernetes.io/config.mirror. A mirror
-// belongs to the pod with its name and namespace. Lookups by UID and by name return pods
-// that are not mirrors.
+// the API server. A Merge sets this annotation, and replaces a value that the source has
+// set. A pod is a mirror if it has the annotation kubernetes.io/config.mirror. A mirror
+// belongs to the pod with the same name and namespace. Lookups by UID and by name do not
+// return mirrors.
 //
-// [PlanMirrors] compares the two sets and returns the required changes at the API server,
-// and a [MirrorClient] applies them: it creates missing mirrors, replaces mirrors that show
-// another version of their pod, and deletes mirrors without a pod. An agent plans after
-// each notification of [Manager.Subscribe], and also periodically.
+// [PlanMirrors] compares the pods with the mirrors and returns the required changes at the
+// API server. A [MirrorClient] applies the changes: it creates missing mirrors, replaces
+// mirrors that show another version of their pod, and deletes mirrors without a pod. An
+// agent calls PlanMirrors after each notification of [Manager.Subscribe], and also
+// periodically.
 //
 // # What you supply
 //
 // For a Merge, the names of the sources, and a Handler. Each source calls the function that
-// [Merge.Source] returns with all pods that it defines: once as soon as it knows them, and
-// again after each change. The sources of package podsource do this; an informer's lister
-// needs a few lines of code.
+// [Merge.Source] returns with all pods that it defines: once as soon as it knows its pods,
+// and again after each change. The sources of package podsource do this. For an informer,
+// the caller writes a few lines of code that call the function with the pods of the lister.
 //
 // For a Manager, the pods, from a Merge or elsewhere: [Manager.SetPods] for all,
 // [Manager.AddPod], [Manager.UpdatePod] and [Manager.RemovePod] for each change. Pass each
-// changed pod as a new object, because Merge, Manager and their readers retain the
+// changed pod as a new object, because the Merge, the Manager and their readers retain the
 // pointers.
 //
-// For mirrors, three methods of client-go's pod client, returned by one function, and the
-// Node object that will own the mirrors: see [MirrorConfig]. An agent without an API server
-// does not need them.
+// For mirrors, a function that returns client-go's pod client (three of its methods are
+// used), and the Node object that will own the mirrors: see [MirrorConfig]. An agent
+// without an API server supplies neither.
 //
 // # What it guarantees
 //
 //  1. Returned pods and slices are shared, and the Manager never changes them. Lists are in
 //     the order in which the pods were added.
 //  2. A lookup by name returns the pod with this name that was added last. Removing or
-//     updating an older pod of the name does not change that. When the newer pod is
-//     removed, the lookup returns the older one again.
+//     updating an older pod with this name does not change the result. After the newer pod
+//     is removed, the lookup returns the older pod again.
 //  3. Translations use the current pods and mirrors only. The UID of a mirror whose pod was
 //     removed is not translated, and neither is the UID of a pod whose mirror was removed.
 //  4. Each read is a consistent snapshot: this includes [Manager.GetPodsAndMirrorPods] and
@@ -56,34 +57,34 @@
 //  5. Lookups and [Manager.GetPods] allocate nothing.
 //  6. Each subscriber is notified after the last change. A slow subscriber delays no other
 //     caller.
-//  7. A mirror is deleted by its UID, so a plan for one mirror never affects a newer pod
-//     with the same name, nor a pod that is not a mirror. Every mirror that is created has
-//     the node as its owner.
-//  8. A source that has not delivered its pods yet removes no pod, and does not delay the
-//     removal of pods of other sources. No operation is lost. Each [Change] has at most one
-//     operation per pod UID, and a pod is removed before another pod with its name is
-//     added.
-//  9. If two sources define the same pod, the source that defined it first keeps it. The
-//     pod of the other source is a [Conflict], which is logged once when it appears and
-//     once when it is resolved.
+//  7. The MirrorClient deletes a mirror by UID, so it never deletes a newer pod with the
+//     same name, or a pod that is not a mirror. Every mirror that it creates has the node
+//     as its owner.
+//  8. While a source has not delivered its pods yet, no operation removes a pod of this
+//     source, and the removal of pods of other sources is not delayed. No operation is
+//     lost. Each [Change] has at most one operation per pod UID, and a pod is removed
+//     before another pod with its name is added.
+//  9. If two sources define the same pod, the Merge delivers the pod of the source that
+//     defined it first. The pod of the other source is a [Conflict], which the Merge logs
+//     once when it appears and once when it is resolved.
 //  10. Each delivered pod has the name of its source as an annotation. A Merge does not
 //     modify the pods of a source. It copies a pod once if the annotation is missing or
-//     different. So a pod that its source passes again as the same object is delivered
-//     again as the same object.
+//     different. So if a source passes the same object again, the Merge delivers the same
+//     object again.
 //
 // # Goroutines and locking
 //
 // The package starts no goroutines, and there is no Run method. All methods may be called
 // from any goroutine. A Merge works in the goroutine of the source that calls it: one lock
 // serialises the calls and is held during the Handler, and another lock guards the state
-// that reads return. In a Manager one RWMutex guards two indexes. A reader holds it for a
-// map lookup or for copying a slice header only, because a list that was returned is never
-// changed: the next writer copies it first. Orphans and the two maps are computed from such
-// lists without the lock.
+// that reads return. In a Manager one RWMutex guards two indexes. A reader holds the lock
+// only for a map lookup or for copying a slice header, because a list that was returned is
+// never changed: the next writer copies the list first. Orphans and the two maps are
+// computed from such lists without the lock.
 //
-// A single immutable state behind an atomic pointer was the alternative. Its readers would
-// save about 10 ns, but each update would copy three maps: tens of microseconds with 500
-// pods, instead of a fraction of a microsecond.
+// The alternative was a single immutable state behind an atomic pointer. Readers would save
+// about 10 ns, but each update would copy three maps. With 500 pods that takes tens of
+// microseconds, instead of a fraction of a microsecond.
 //
 // # Differences from the kubelet
 //
@@ -139,6 +140,7 @@
 // # Testing your code with it
 //
 // A Manager needs no fake: call [New] and add the pods of the test case. The output of a
-// Merge depends only on the calls of its sources. A plan is a value that tests can compare.
-// For a MirrorClient, implement the three methods of [PodClient] on a map of pods.
+// Merge depends only on the calls of its sources. The plan that PlanMirrors returns is a
+// value that tests can compare. For a MirrorClient, implement the three methods of
+// [PodClient] on a map of pods.
 package podmanager

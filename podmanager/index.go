@@ -12,9 +12,9 @@ import (
 // name. The caller must guard it with an RWMutex.
 type index struct {
 	list   []*corev1.Pod
-	shared atomic.Bool // list was returned to a caller; atomic, because readers set it
+	shared atomic.Bool // list was returned to a caller; atomic, because readers set this field
 	byUID  map[types.UID]*corev1.Pod
-	byName map[types.NamespacedName]*corev1.Pod // for each name the last pod in list
+	byName map[types.NamespacedName]*corev1.Pod // the last pod in list with each name
 }
 
 func newIndex(size int) *index {
@@ -43,7 +43,7 @@ func (x *index) set(pod *corev1.Pod) bool {
 	}
 	x.byUID[pod.UID] = pod
 	if !known {
-		x.list = append(x.list, pod) // beyond the length of any slice that was returned
+		x.list = append(x.list, pod) // slices that were returned do not contain the new element
 		x.byName[name] = pod
 		return true
 	}
@@ -80,7 +80,8 @@ func (x *index) remove(uid types.UID) bool {
 	return true
 }
 
-// copyIfShared copies the list before it is changed if it was returned to a caller.
+// copyIfShared copies the list if the list was returned to a caller. Call it before a
+// change of the list.
 func (x *index) copyIfShared() {
 	if x.shared.Load() {
 		x.list = slices.Clone(x.list)
@@ -88,8 +89,8 @@ func (x *index) copyIfShared() {
 	}
 }
 
-// all returns the list, which becomes shared, clipped so that a caller's append copies it.
-// The caller needs the read lock only.
+// all returns the list and marks it as shared. The list is clipped, so that an append by
+// the caller copies it. The caller needs only the read lock.
 func (x *index) all() []*corev1.Pod {
 	if !x.shared.Load() { // an unconditional store would make readers compete for the cache line
 		x.shared.Store(true)
@@ -97,9 +98,9 @@ func (x *index) all() []*corev1.Pod {
 	return slices.Clip(x.list)
 }
 
-// lastOfName returns the last pod of each name in a list, as index.byName does. Readers
-// that visit many pods compute it from a snapshot, so that they do not hold the lock and
-// delay writers.
+// lastOfName returns a map like index.byName: the last pod in list with each name. Methods
+// that read many pods compute this map from a snapshot, so that they do not hold the lock
+// and do not delay writers.
 func lastOfName(list []*corev1.Pod) map[types.NamespacedName]*corev1.Pod {
 	byName := make(map[types.NamespacedName]*corev1.Pod, len(list))
 	for _, pod := range list {

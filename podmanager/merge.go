@@ -20,8 +20,8 @@ type Change struct {
 	Source string
 	// Ops are the operations that lead from the pods of the previous Change to Pods.
 	Ops []Op
-	// Pods are all pods that should run, in the order of the sources in the config, then in
-	// the order in which the source passed them. Both the pods and the slice are shared and
+	// Pods are all pods that should run, in the order of the sources in the config, then in the
+	// order in which each source passed its pods. Both the pods and the slice are shared and
 	// must not be modified.
 	Pods []*corev1.Pod
 	// UnreadSources are the sources that have not called Set yet, in the order of the config.
@@ -78,10 +78,9 @@ func (c MergeConfig) Validate() error {
 // Merge merges the pods of several sources into one stream of operations. Create it with
 // [NewMerge]; all methods are safe for concurrent use. It starts no goroutine.
 //
-// Each delivered pod has the name of its source as the annotation
-// [podspec.SourceAnnotation]. If the source's pod has another value or no such annotation,
-// Merge copies the pod once: as long as the source passes the same object, Merge delivers
-// the same copy.
+// Each delivered pod has the name of its source as the annotation [podspec.SourceAnnotation].
+// If the pod of the source has no such annotation or another value, Merge copies the pod
+// once: as long as the source passes the same object, Merge delivers the same copy.
 //
 // If two sources define pods with the same UID or the same name, the pod of the source that
 // defined it first is used while that source defines it, and the pod of the other source is
@@ -133,9 +132,9 @@ func (m *Merge) Source(name string) func(ctx context.Context, pods []*corev1.Pod
 	}
 }
 
-// Set replaces the pods of one source, and returns when the Handler has returned. It
-// returns an error only if the config has no such source. The pods are retained and never
-// modified; the caller must not modify them either. The slice is not retained.
+// Set replaces the pods of one source, and returns when the Handler has returned. It returns
+// an error only if source is not in the config. The pods are retained and never modified; the
+// caller must not modify them either. The slice is not retained.
 func (m *Merge) Set(ctx context.Context, source string, pods []*corev1.Pod) error {
 	if !slices.Contains(m.cfg.Sources, source) {
 		return fmt.Errorf("podmanager: unknown source %q", source)

@@ -176,8 +176,8 @@ func TestConflict_StringHasSourcesOfUIDAndName(t *testing.T) {
 		b.Conflicts()[1].String())
 }
 
-// A pod that changes hands is an update even if nothing else is different: a static pod
-// and a pod of the API server are not treated alike.
+// If another source defines a pod now, this is an update even if nothing else has
+// changed: a static pod and a pod of the API server are treated differently.
 func TestMerge_SamePodFromAnotherSourceIsAnUpdate(t *testing.T) {
 	t.Parallel()
 	b := newMergeBed(t)
@@ -214,9 +214,9 @@ func TestMerge_MirrorDoesNotConflictWithItsPod(t *testing.T) {
 	require.Empty(t, b.Conflicts())
 }
 
-// What sources say in whatever order: the pods have each name and each UID once, no pod
-// is missing whose name and UID are free, nobody loses a pod that it still gives, and
-// the operations add up.
+// For all pods of the sources, in any order of calls: no two delivered pods have the same
+// name or UID, no pod is missing whose name and UID are free, no source loses a pod that
+// it still defines, and the operations lead to the delivered pods.
 func TestMerge_RandomOperations(t *testing.T) {
 	t.Parallel()
 	for run := range 100 {
@@ -232,7 +232,7 @@ func TestMerge_RandomOperations(t *testing.T) {
 				for i := range 4 {
 					if rnd.IntN(2) == 0 { // a name has several UIDs, and they have several names
 						pod := podOf(fmt.Sprintf("p%d", i), fmt.Sprintf("u%d", 4*rnd.IntN(2)+(i+rnd.IntN(2)*2)%4), fmt.Sprintf("i:%d", rnd.IntN(2)))
-						if said := []string{"", "file", "http", "api"}[rnd.IntN(4)]; said != "" { // which may be wrong
+						if said := []string{"", "file", "http", "api"}[rnd.IntN(4)]; said != "" { // the annotation may name another source
 							pod.Annotations = map[string]string{podspec.SourceAnnotation: said}
 						}
 						list = append(list, pod)
@@ -291,7 +291,7 @@ func requireMerged(t *testing.T, given map[string][]*corev1.Pod, source string, 
 
 func TestMerge_ConcurrentSourcesAndReaders(t *testing.T) {
 	t.Parallel()
-	told := 0 // the Handler is called by one at a time
+	told := 0 // without a lock: calls of the Handler do not overlap
 	m, err := podmanager.NewMerge(podmanager.MergeConfig{
 		Sources: []string{"file", "http", "api"},
 		Handler: func(_ context.Context, c podmanager.Change) { told += len(c.Ops) },

@@ -14,7 +14,7 @@ import (
 )
 
 // PodClient has the API server requests that a [MirrorClient] sends, for the pods of one
-// namespace. It is a part of client-go's PodInterface.
+// namespace. The pod client of client-go implements it.
 type PodClient interface {
 	// Get returns a pod by name.
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (*corev1.Pod, error)
@@ -33,8 +33,8 @@ type MirrorConfig struct {
 	//
 	// Required.
 	Pods func(namespace string) PodClient
-	// Node returns the API server's Node object of this node, from a lister or a client. It
-	// becomes the owner of the mirrors. Required.
+	// Node returns the API server's Node object of this node, from a lister or a client. The
+	// Node becomes the owner of the mirrors. Required.
 	Node func(ctx context.Context) (*corev1.Node, error)
 }
 
@@ -63,8 +63,9 @@ func NewMirrorClient(cfg MirrorConfig) (*MirrorClient, error) {
 }
 
 // Apply carries out a plan of [PlanMirrors] in order. If an action fails, Apply continues
-// with the next action; if the deletion of an action fails, its creation is skipped. The
-// returned error joins all errors. A later plan contains the failed actions again.
+// with the next action; if the deletion of an action fails, the creation of the same
+// action is skipped. The returned error joins all errors. The next plan contains the
+// failed actions again.
 func (c *MirrorClient) Apply(ctx context.Context, plan []MirrorAction) error {
 	var errs []error
 	for _, action := range plan {
@@ -92,9 +93,13 @@ func (c *MirrorClient) apply(ctx context.Context, action MirrorAction) error {
 // annotation and the node as its owner. The pod is not modified. If the mirror of this
 // version of the pod exists already, Create returns nil.
 //
-// It returns an error if the pod is not static or has no hash annotation, which identifies
-// its version; if the node cannot be read, has no UID yet or is being deleted, because the
-// API server would delete the mirror with it; and if another pod has the name.
+// Create returns an error in these cases:
+//
+//   - The pod is not static, or has no hash annotation, which identifies its version.
+//   - The node cannot be read, or has no UID yet.
+//   - The node is being deleted: the API server would delete the mirror with the node.
+//   - Another pod has the name, or an older mirror still exists.
+//   - The API server rejects the request.
 func (c *MirrorClient) Create(ctx context.Context, static *corev1.Pod) error {
 	if err := c.create(ctx, static); err != nil {
 		return fmt.Errorf("create mirror of pod %s: %w", nameOf(static), err)
@@ -135,8 +140,8 @@ func (c *MirrorClient) create(ctx context.Context, static *corev1.Pod) error {
 	}
 }
 
-// owner returns a reference to the node, so that the API server deletes mirrors together
-// with their node.
+// owner returns an owner reference to the node. With this reference, the API server
+// deletes the mirrors when the node is deleted.
 func (c *MirrorClient) owner(ctx context.Context) (metav1.OwnerReference, error) {
 	node, err := c.cfg.Node(ctx)
 	switch {
@@ -152,8 +157,8 @@ func (c *MirrorClient) owner(ctx context.Context) (metav1.OwnerReference, error)
 	}, nil
 }
 
-// mirrorOf returns a mirror of the static pod. It shares the fields that are never changed
-// with the static pod.
+// mirrorOf returns a mirror of the static pod. The two pods share all fields that are not
+// set here.
 func mirrorOf(static *corev1.Pod, hash string, owner metav1.OwnerReference) *corev1.Pod {
 	mirror := *static
 	mirror.UID, mirror.ResourceVersion = "", "" // set by the API server
@@ -163,9 +168,10 @@ func mirrorOf(static *corev1.Pod, hash string, owner metav1.OwnerReference) *cor
 	return &mirror
 }
 
-// Delete deletes a mirror with grace period 0, because it has no containers. It uses
-// mirror's UID as a precondition, so it never deletes a newer pod with the same name. When
-// it returns nil, the mirror no longer exists, even if another client deleted it.
+// Delete deletes a mirror with grace period 0, because a mirror has no containers. The UID
+// of the mirror is a precondition, so Delete never deletes a newer pod with the same name.
+// It returns nil if the mirror no longer exists, even if another client deleted the
+// mirror.
 //
 // It returns an error if the pod is not a mirror or has no UID.
 func (c *MirrorClient) Delete(ctx context.Context, mirror *corev1.Pod) error {
@@ -187,7 +193,7 @@ func (c *MirrorClient) delete(ctx context.Context, mirror *corev1.Pod) error {
 		Preconditions:      &metav1.Preconditions{UID: &mirror.UID},
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // it no longer exists, or another pod has its name
+		return nil // the mirror no longer exists, but another pod may have its name
 	}
 	return err
 }

@@ -9,11 +9,11 @@ import (
 // MirrorAction is a change at the API server: delete a mirror pod, create a mirror pod, or
 // delete one and then create its replacement.
 type MirrorAction struct {
-	// Delete is the mirror pod to delete, identified by its UID; nil if the action deletes
-	// none.
+	// Delete is the mirror pod to delete, identified by its UID. It is nil if the action does
+	// not delete a mirror pod.
 	Delete *corev1.Pod
-	// Create is the static pod whose mirror is to be created; nil if the action creates
-	// none.
+	// Create is the static pod whose mirror is to be created. It is nil if the action does
+	// not create a mirror pod.
 	Create *corev1.Pod
 	// Reason is the cause of the action, one of the constants below.
 	Reason string
@@ -25,7 +25,7 @@ const (
 	MirrorMissing = "the static pod has no mirror"
 	// MirrorOutdated means that the mirror shows another version of the static pod.
 	MirrorOutdated = "the mirror shows another version of the static pod"
-	// MirrorDeleted means that a client deletes the mirror. That does not terminate the
+	// MirrorDeleted means that a client is deleting the mirror. This does not terminate the
 	// static pod.
 	MirrorDeleted = "the mirror is being deleted"
 	// MirrorOrphaned means that no static pod has the mirror's name.
@@ -33,23 +33,23 @@ const (
 )
 
 // PlanMirrors returns the actions after which each static pod in pods has exactly one
-// mirror, which shows its current version, and no other mirrors exist. Pass both lists as
-// [Manager.GetPodsAndMirrorPods] returns them. They are not modified, and the result
-// follows their order.
+// mirror, the mirror shows the current version of the pod, and no other mirrors exist.
+// Pass both lists as [Manager.GetPodsAndMirrorPods] returns them. The lists are not
+// modified, and the actions are in the order of the lists.
 //
 // A mirror without a static pod is not deleted if keep returns true for it, so that users
 // can see a pod that is still terminating. keep may be nil.
 //
-// A static pod without a hash annotation has no version to compare, so its mirror is never
-// replaced as outdated.
+// A static pod without a hash annotation has no version to compare, so its mirror never
+// counts as outdated.
 //
-// Pass all pods, including finished ones, so that a deleted mirror is created again for as
-// long as a source defines its pod.
+// Pass all pods, including finished pods, so that a deleted mirror is created again while
+// a source defines its pod.
 func PlanMirrors(pods, mirrors []*corev1.Pod, keep func(mirror *corev1.Pod) bool) (plan []MirrorAction) {
 	mirrorOf, podOf := lastOfName(mirrors), lastOfName(pods)
 	for _, pod := range pods {
 		if !podspec.IsStatic(pod) || podOf[nameOf(pod)] != pod {
-			continue // a newer pod has this pod's name, and therefore the mirror
+			continue // pod is not static, or the mirror belongs to a newer pod with the same name
 		}
 		switch mirror := mirrorOf[nameOf(pod)]; {
 		case mirror == nil:
@@ -70,8 +70,8 @@ func PlanMirrors(pods, mirrors []*corev1.Pod, keep func(mirror *corev1.Pod) bool
 	return plan
 }
 
-// Mirrors reports whether mirror is the mirror of this version of pod: it has the pod's
-// name and namespace, and the hash that the source set on the pod.
+// Mirrors reports whether mirror is the mirror of this version of pod: whether it has the
+// name and namespace of pod, and the hash that the source has set on pod.
 func Mirrors(mirror, pod *corev1.Pod) bool {
 	of, ok := mirror.Annotations[podspec.MirrorAnnotation]
 	return ok && of != "" && of == pod.Annotations[podspec.HashAnnotation] && nameOf(mirror) == nameOf(pod)

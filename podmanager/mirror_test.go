@@ -20,8 +20,8 @@ import (
 	"github.com/kubeparts/kubeparts/podmanager"
 )
 
-// podInterface has the methods of client-go's typed pod client as they are there, including
-// those that this package does not call.
+// podInterface has methods of client-go's typed pod client with the same signatures,
+// including methods that this package does not call.
 type podInterface interface {
 	Create(ctx context.Context, pod *corev1.Pod, opts metav1.CreateOptions) (*corev1.Pod, error)
 	Update(ctx context.Context, pod *corev1.Pod, opts metav1.UpdateOptions) (*corev1.Pod, error)
@@ -34,7 +34,7 @@ type podInterface interface {
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (result *corev1.Pod, err error)
 }
 
-// A cluster's client fits with one closure, though its Pods returns another type.
+// client-go's clientset needs one closure, because its method Pods returns another type.
 func _(clientset interface {
 	Pods(namespace string) podInterface
 },
@@ -308,8 +308,9 @@ func TestMirrorClient_ApplyContinuesAfterAFailure(t *testing.T) {
 	require.Len(t, s.calls, 2)
 }
 
-// Whatever is at the API server and however late we hear of it, applying plans ends
-// with one right mirror for each static pod, nothing else, and other pods untouched.
+// Whatever pods the API server has, and even if the Manager is outdated, applying plans
+// results in one correct mirror for each static pod and in no other mirrors. Other pods
+// do not change.
 func TestPlanMirrors_Converges(t *testing.T) {
 	t.Parallel()
 	for run := range 200 {
@@ -323,7 +324,7 @@ func TestPlanMirrors_Converges(t *testing.T) {
 				if rnd.IntN(2) == 0 {
 					m.AddPod(staticPod(name, fmt.Sprintf("u%d", i)))
 				}
-				if rnd.IntN(2) == 0 { // what the manager has heard may be of the past
+				if rnd.IntN(2) == 0 { // the mirrors in the Manager may be outdated
 					m.AddPod(mirrorPod(name, fmt.Sprintf("m%d-%d", i, rnd.IntN(2)), fmt.Sprintf("u%d", rnd.IntN(4))))
 				}
 				if rnd.IntN(2) == 0 {
@@ -333,7 +334,8 @@ func TestPlanMirrors_Converges(t *testing.T) {
 			s.pods["bystander"] = apiPod("bystander", "x")
 			for range 3 {
 				pods, mirrors, _ := m.GetPodsAndMirrorPods()
-				// A name that is taken by what we have not heard of is an error once.
+				// Apply returns an error once if a pod that the Manager does not contain has the name
+				// of a mirror.
 				_ = s.client(t).Apply(t.Context(), podmanager.PlanMirrors(pods, mirrors, nil))
 				fresh := slices.Clip(pods)
 				for _, pod := range s.pods {

@@ -59,7 +59,7 @@ func TestManager_AgreesWithTheModel(t *testing.T) {
 				before := slices.Clone(want)
 				randomOp(rnd, got, &want)
 				requireAgrees(t, got, want)
-				// The other way round is not so: SetPods always counts as a change.
+				// The reverse does not hold: SetPods always counts as a change.
 				if changed := !slices.Equal(before, want); changed {
 					require.True(t, told(changes))
 				}

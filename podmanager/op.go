@@ -17,11 +17,12 @@ type OpType int
 const (
 	// Add means that the pod is new.
 	Add OpType = iota + 1
-	// Update means that the desired state of the pod or its source has changed.
+	// Update means that the desired state of the pod has changed, or that another source
+	// defines the pod now.
 	Update
-	// Delete means that the pod should terminate gracefully: it has a deletionTimestamp,
-	// and that, or another part of its desired state, has changed. Its source still defines
-	// it until it has terminated.
+	// Delete means that the pod should terminate gracefully: its deletionTimestamp is set,
+	// and the deletionTimestamp or another part of its desired state has changed. The source
+	// still defines the pod until the pod has terminated.
 	Delete
 	// Remove means that no source defines the pod any more.
 	Remove
@@ -51,19 +52,20 @@ func (t OpType) String() string {
 // Op is one operation on one pod.
 type Op struct {
 	Type OpType
-	// Pod is the current version of the pod, for Remove its last version. It must not be
-	// modified.
+	// Pod is the current version of the pod, or its last version if Type is Remove. The pod
+	// must not be modified.
 	Pod *corev1.Pod
 }
 
 // Diff returns the operations that lead from one set of pods to another, at most one for
 // each UID: first the removals in the order of before, so that a pod is removed before
-// another pod with its name is added, then the others in the order of now. Pods are
-// compared by pointer first, then by their desired state: labels, annotations, spec and
-// deletion, even if they have a hash annotation. Neither set is modified.
+// another pod with its name is added, then the other operations in the order of now. Diff
+// compares pods by pointer first, then by desired state, which is the name, the labels,
+// the annotations, the spec and the deletion, and then by status. It does not rely on the
+// hash annotation. Neither set is modified.
 //
-// A caller that passes the set of its last call as before may skip any number of sets:
-// the operations still lead to now.
+// A caller may skip any number of sets: if before is the set of its last call, the
+// operations lead from that set to now.
 func Diff(before, now []*corev1.Pod) (ops []Op) {
 	old := make(map[types.UID]*corev1.Pod, len(before))
 	for _, pod := range before {
@@ -114,9 +116,9 @@ func equalDesired(a, b *corev1.Pod) bool {
 		equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
-// comparedAnnotations returns the annotations without those that only record how the pod
-// came to this node. The source annotation is included, because it decides whether the pod
-// is static.
+// comparedAnnotations returns the annotations of the pod, without the annotations that
+// only record how the pod came to this node. The source annotation is included, because it
+// decides whether the pod is static.
 func comparedAnnotations(pod *corev1.Pod) map[string]string {
 	compared := maps.Clone(pod.Annotations)
 	delete(compared, podspec.SeenAnnotation)

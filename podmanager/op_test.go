@@ -142,7 +142,7 @@ func TestDiff_OperationsLeadToTheNewSet(t *testing.T) {
 			}
 		}
 		if rnd.IntN(2) == 0 {
-			continue // nobody was told of this one
+			continue // this set is skipped
 		}
 		seen := map[types.UID]bool{}
 		for _, op := range podmanager.Diff(told, now) {

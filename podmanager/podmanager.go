@@ -29,8 +29,8 @@ func New() *Manager {
 	return &Manager{pods: newIndex(0), mirrors: newIndex(0)}
 }
 
-// SetPods replaces all pods and mirror pods by those in pods. If a UID occurs twice, the
-// later pod is used. The slice itself is not retained.
+// SetPods replaces all pods and mirror pods with the pods and mirror pods in pods. If a UID
+// occurs twice, the later pod is used. The slice itself is not retained.
 func (m *Manager) SetPods(pods []*corev1.Pod) {
 	next := Manager{pods: newIndex(len(pods)), mirrors: newIndex(0)}
 	for _, pod := range pods {
@@ -78,7 +78,7 @@ func (m *Manager) set(pod *corev1.Pod) bool {
 	return m.pods.set(pod)
 }
 
-// snapshot returns both lists, as of the same moment. They are shared.
+// snapshot returns the pods and the mirrors at the same moment. The slices are shared.
 func (m *Manager) snapshot() (pods, mirrors []*corev1.Pod) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -93,8 +93,8 @@ func (m *Manager) GetPods() []*corev1.Pod {
 	return m.pods.all()
 }
 
-// GetPodsAndMirrorPods returns all pods, all mirror pods, and the orphaned mirror pods:
-// those whose name no pod has.
+// GetPodsAndMirrorPods returns all pods, all mirror pods, and the orphaned mirror pods,
+// which are the mirror pods whose name no pod has.
 func (m *Manager) GetPodsAndMirrorPods() (pods, mirrors, orphans []*corev1.Pod) {
 	pods, mirrors = m.snapshot()
 	if len(mirrors) == 0 {
@@ -127,8 +127,8 @@ func (m *Manager) GetPodByName(namespace, name string) (*corev1.Pod, bool) {
 	return pod, ok
 }
 
-// GetPodByFullName is [Manager.GetPodByName] for a name of the form
-// "name_namespace" (see [podspec.FullName]). No pod has a name of another form.
+// GetPodByFullName is [Manager.GetPodByName] for a name of the form "name_namespace" (see
+// [podspec.FullName]). For a name of another form it returns false.
 func (m *Manager) GetPodByFullName(fullName string) (*corev1.Pod, bool) {
 	// A namespace contains no underscore, so a second underscore matches no pod.
 	name, namespace, ok := strings.Cut(fullName, "_")
@@ -138,9 +138,10 @@ func (m *Manager) GetPodByFullName(fullName string) (*corev1.Pod, bool) {
 	return m.GetPodByName(namespace, name)
 }
 
-// GetPodAndMirrorPod takes a pod or a mirror pod. It returns the pod and its mirror, and
-// reports whether the argument is a mirror. The argument is returned unchanged, even if the
-// Manager does not hold it. The other pod is nil if it does not exist.
+// GetPodAndMirrorPod returns a pod and its mirror pod, and reports whether the argument is
+// the mirror pod. The argument may be either of the two. It is returned unchanged, even if
+// the Manager does not contain it. The other result is nil if the Manager does not contain
+// that pod.
 func (m *Manager) GetPodAndMirrorPod(either *corev1.Pod) (pod, mirror *corev1.Pod, wasMirror bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -163,8 +164,8 @@ func (m *Manager) GetPodByMirrorPod(mirror *corev1.Pod) (*corev1.Pod, bool) {
 	return m.GetPodByName(mirror.Namespace, mirror.Name)
 }
 
-// GetStaticPodToMirrorPodMap returns every static pod with its mirror, which is nil if the
-// pod has no mirror. The caller owns the map.
+// GetStaticPodToMirrorPodMap returns a map from each static pod to its mirror, or to nil if
+// the pod has no mirror. The caller owns the map.
 func (m *Manager) GetStaticPodToMirrorPodMap() map[*corev1.Pod]*corev1.Pod {
 	pods, mirrors := m.snapshot()
 	mirrorOf, statics := lastOfName(mirrors), make(map[*corev1.Pod]*corev1.Pod)
@@ -190,9 +191,10 @@ func (m *Manager) TranslatePodUID(uid types.UID) types.UID {
 	return uid
 }
 
-// GetUIDTranslations returns the UID of each pod that has a mirror mapped to the UID of the
-// mirror, and the reverse. A static pod without a mirror is in the first map with an empty
-// UID. An orphaned mirror is in neither map. The caller owns the maps.
+// GetUIDTranslations returns a map from the UID of each pod that has a mirror to the UID of
+// the mirror, and a map in the opposite direction. The first map also contains each static
+// pod without a mirror, with an empty UID. An orphaned mirror is in neither map. The caller
+// owns the maps.
 func (m *Manager) GetUIDTranslations() (podToMirror, mirrorToPod map[types.UID]types.UID) {
 	pods, mirrors := m.snapshot()
 	podOf := lastOfName(pods)
@@ -202,8 +204,8 @@ func (m *Manager) GetUIDTranslations() (podToMirror, mirrorToPod map[types.UID]t
 			podToMirror[pod.UID] = ""
 		}
 	}
-	// The newest mirror comes last: if two mirrors have one name, the newest is the pod's,
-	// as in lookups by name.
+	// The newest mirror comes last: if two mirrors have the same name, podToMirror contains
+	// the newest mirror, as in lookups by name.
 	for _, mirror := range mirrors {
 		if pod, ok := podOf[nameOf(mirror)]; ok {
 			podToMirror[pod.UID] = mirror.UID

@@ -175,7 +175,7 @@ func TestManager_ReturnedListsNeverChange(t *testing.T) {
 	m := podmanager.New()
 	m.SetPods([]*corev1.Pod{a, b})
 	list := m.GetPods()
-	_ = append(list, apiPod("mine", "u9")) // must not land in the Manager's room
+	_ = append(list, apiPod("mine", "u9")) // must not write into the Manager's array
 	m.AddPod(c)
 	m.RemovePod(a)
 	m.UpdatePod(apiPod("b", "u2"))
@@ -208,7 +208,7 @@ func TestRemovePod_OlderPodOfANameKeepsTheNewer(t *testing.T) {
 	for _, pod := range []*corev1.Pod{old, mirror, successor} {
 		m.AddPod(pod)
 	}
-	m.UpdatePod(staticPod("web-n1", "u1")) // nor does an update of the old one
+	m.UpdatePod(staticPod("web-n1", "u1")) // an update of the old pod does not change this either
 	requireFound(t, m, successor)
 	m.RemovePod(old)
 	requireFound(t, m, successor)
@@ -243,7 +243,7 @@ func TestRemovePod_OlderMirrorKeepsTheNewer(t *testing.T) {
 	require.Same(t, live, got)
 }
 
-// In the kubelet the mirror's UID goes on translating to the removed pod.
+// The kubelet still translates the UID of the mirror to the UID of the removed pod.
 func TestTranslatePodUID_OrphanedMirror(t *testing.T) {
 	t.Parallel()
 	static := staticPod("web-n1", "u1")

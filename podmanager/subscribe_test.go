@@ -87,8 +87,8 @@ func TestSubscribe_EndsWithItsContext(t *testing.T) {
 	})
 }
 
-// However writes and reads meet, a reader that asks after each message has seen the
-// last state in the end.
+// For any interleaving of writes and reads, a reader that reads the pods after each
+// message has read the final pods in the end.
 func TestSubscribe_NeverMissesTheLastChange(t *testing.T) {
 	t.Parallel()
 	m := podmanager.New()

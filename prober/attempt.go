@@ -9,10 +9,10 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// attempt probes once, with the handler in the spec.
+// attempt runs the probe once, with the handler in the spec.
 func (m *Manager) attempt(ctx context.Context, p *probe, r *run) finding {
 	if r.spec.Exec == nil {
-		m.cancelCommand(p) // the spec had an exec probe before
+		m.cancelCommand(p) // an earlier spec may have had an exec probe
 	}
 	switch s := r.spec; {
 	case s.Exec != nil:

@@ -18,11 +18,11 @@ import (
 
 // Runner runs commands in containers.
 type Runner interface {
-	// Exec runs the command and returns its exit code when it has ended. It must
-	// return when ctx is done. Like CRI's ExecSync, it should end the command at
-	// r.Timeout and then return [context.DeadlineExceeded]. If the command does not
-	// exist in the container, the error wraps [ErrCommandNotFound]. Any other error
-	// means that the command could not be run.
+	// Exec runs the command and returns the exit code when the command has ended. Exec
+	// must return when ctx is done. Like CRI's ExecSync, it should end the command at
+	// r.Timeout and then return [context.DeadlineExceeded]. If the command does not exist
+	// in the container, the error wraps [ErrCommandNotFound]. Any other error means that
+	// the command could not be run.
 	Exec(ctx context.Context, r ExecRequest) (exitCode int32, err error)
 }
 
@@ -32,8 +32,8 @@ type ExecRequest struct {
 	ContainerID string
 	// Command is the command with its arguments. It must not be modified.
 	Command []string
-	// Timeout is the time limit. If the runtime accepts whole seconds only, round it
-	// up: the manager enforces the exact limit.
+	// Timeout is the time limit. If the runtime accepts whole seconds only, round Timeout
+	// up: the Manager enforces the exact limit.
 	Timeout time.Duration
 	// Output receives the output of the command. Writes never fail; everything after
 	// the first 10 KiB is discarded. Only one goroutine may write at a time.
@@ -42,8 +42,9 @@ type ExecRequest struct {
 
 // Killer kills commands that are still running after their timeout.
 type Killer interface {
-	// KillExec is called once for each such command, on its own goroutine. It must
-	// return when ctx is done, which is after [Config].ExecGrace at the latest.
+	// KillExec is called once for each command that is still running after its timeout, on
+	// a separate goroutine. It must return when ctx is done. ctx is done when the command
+	// has ended, or after [Config].ExecGrace at the latest.
 	KillExec(ctx context.Context, r ExecRequest)
 }
 
@@ -73,20 +74,22 @@ type EventRecorder interface {
 	Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any)
 }
 
-// Options modify how a probe is run. With zero fields it is run as its spec defines.
+// Options modify how the Manager runs a probe. If a field is zero, the spec of the probe
+// applies.
 type Options struct {
 	// Period, Timeout and InitialDelay replace the values of the spec, which are whole
 	// seconds. A negative InitialDelay means no delay.
 	Period, Timeout, InitialDelay time.Duration
-	// StartPeriod replaces the period until the first success, if it is shorter, so that
-	// a quick start of a container is noticed soon.
+	// StartPeriod replaces a longer period of a startup or readiness probe after a run
+	// without success, while the result is not [Success]. The Manager then notices soon
+	// that a container has started.
 	StartPeriod time.Duration
-	// EdgePeriod replaces the period while outcomes differ from the result and the
-	// threshold is not reached, if it is shorter. Changes are noticed sooner, because the
-	// threshold is reached in less time.
+	// EdgePeriod replaces a longer period while the last outcomes differ from the result
+	// but have not reached the threshold. The result then changes sooner, because the
+	// outcomes reach the threshold in less time.
 	EdgePeriod time.Duration
 	// FreshConnection makes each run of a gRPC probe use a new connection, as in the
-	// kubelet. It then tests whether a new client can connect. HTTP and TCP probes
+	// kubelet. The probe then tests whether a new client can connect. HTTP and TCP probes
 	// always use new connections.
 	FreshConnection bool
 	// GRPCTLS makes a gRPC probe use TLS (KEP-4939).
@@ -109,7 +112,8 @@ type RedirectPolicy uint8
 const (
 	// FollowOnHost follows up to ten redirects to the same host, like the kubelet.
 	FollowOnHost RedirectPolicy = iota
-	// FollowNone follows no redirect: the redirect is the response.
+	// FollowNone follows no redirect. The redirect is then the response that the probe
+	// evaluates.
 	FollowNone
 )
 
@@ -132,8 +136,9 @@ type EventPolicy uint8
 
 // The event policies.
 const (
-	// EventsOnChange records an event for the failure that reaches the threshold, for
-	// the first failure below it and, while failures continue, once per EventPeriod.
+	// EventsOnChange records an event for the failure that reaches the threshold. It
+	// records an event for any other failure, error or warning only if the last event had
+	// another outcome, or if EventPeriod has passed since the last event.
 	EventsOnChange EventPolicy = iota
 	// EventsAlways records an event for every failure, like the kubelet.
 	EventsAlways
@@ -141,30 +146,33 @@ const (
 
 // Config configures a [Manager].
 type Config struct {
-	// Lookup returns the current state of a container, or false if it is unknown. It is
-	// called before each run and may be called concurrently. It must return quickly,
-	// because other probes wait for it. It must not call the Manager. Required.
+	// Lookup returns the current state of a container, or false if the state is unknown.
+	// It is called before each run and during Refresh, and may be called concurrently.
+	// Lookup must return quickly, because a run holds its slot during the call. It must
+	// not call the Manager. Required.
 	Lookup func(uid types.UID, container string) (Target, bool)
-	// Runner runs the commands of exec probes. Without it they end in an error.
+	// Runner runs the commands of exec probes. Without Runner, exec probes end in an
+	// error.
 	Runner Runner
 	// Killer is called for commands that are still running after their timeout. Optional.
 	Killer Killer
-	// GRPC does the checks of gRPC probes. Without it they end in an error.
+	// GRPC does the checks of gRPC probes. Without GRPC, gRPC probes end in an error.
 	GRPC GRPC
 	// Dial opens connections for HTTP and TCP probes. Default: a [net.Dialer].
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Options returns the options of a probe. It is called when the probe is added, and
-	// must follow the rules of Lookup. Default: no options.
+	// Options returns the options of a probe. [Manager.AddPod] calls it for each probe in
+	// the spec; the Manager uses the options only when it adds the probe. Options must
+	// return quickly and must not call the Manager. Default: no options.
 	Options func(pod *corev1.Pod, container string, kind Kind) Options
-	// MaxParallel is the maximum number of probes that run concurrently, without exec
+	// MaxParallel is the maximum number of probes that run concurrently, not counting exec
 	// probes. Default 512.
 	MaxParallel int
 	// MaxExec is the maximum number of commands that run concurrently. A command that is
 	// still running after its timeout does not count. Default 16.
 	MaxExec int
-	// ExecGrace is how long a command may continue after its timeout before its context is
-	// cancelled. Until then it is not started again, and each period counts as a failure.
-	// Default 2m.
+	// ExecGrace is how long a command may continue after its timeout before the Manager
+	// cancels the context of the command. While the command continues, the Manager does
+	// not start it again, and each period counts as a failure. Default 2m.
 	ExecGrace time.Duration
 	// PollPeriod is the maximum time between two lookups of a container that is not
 	// running yet. Calls of [Manager.Refresh] make the lookups unnecessary. Default 1s.
@@ -175,21 +183,24 @@ type Config struct {
 	// kind. Default CountNotFound.
 	LivenessErrors, ReadinessErrors, StartupErrors ErrorPolicy
 	// UnreadyOnStop makes all containers of a pod not ready when
-	// [Manager.StopLivenessAndStartup] is called, whatever their probes return, so that
-	// traffic stops when termination begins. Without it they stay ready as long as their
-	// probes succeed, as in the kubelet.
+	// [Manager.StopLivenessAndStartup] is called, regardless of their probes, so that
+	// traffic stops when termination begins. If UnreadyOnStop is not set, containers stay
+	// ready as long as their readiness probes succeed, as in the kubelet.
 	UnreadyOnStop bool
 	// Events receives Unhealthy and ProbeWarning events. Optional.
 	Events EventRecorder
 	// EventPolicy defines how often events are recorded. Default EventsOnChange.
 	EventPolicy EventPolicy
-	// EventPeriod is the period of events for EventsOnChange. Default 5m.
+	// EventPeriod is the minimum time between two events of a probe with the same outcome,
+	// for EventsOnChange. A failure that reaches the threshold causes an event at any
+	// time. Default 5m.
 	EventPeriod time.Duration
-	// History is the number of runs that are stored of each probe, -1 for none.
-	// Default 4. HistoryBytes limits the stored output of each run. Default 1024.
+	// History is the number of runs that the Manager stores for each probe; -1 means none.
+	// Default 4. HistoryBytes is the maximum size of the stored output of each run.
+	// Default 1024.
 	History, HistoryBytes int
-	// Clock is the time source for everything except timeouts, which are real time.
-	// Default the system clock.
+	// Clock is the time source for everything except timeouts, which are measured in real
+	// time. Default the system clock.
 	Clock clock.Clock
 	// Logger receives structured logs. Default: discard.
 	Logger *slog.Logger
@@ -205,7 +216,7 @@ type Run struct {
 	Pod *corev1.Pod
 	// ContainerID is the container's CRI ID.
 	ContainerID string
-	// Late is the delay between the time at which the run was due and its start.
+	// Late is the time from when the run was due until it started.
 	Late time.Duration
 	// Result is the result of the probe after the run.
 	Result Result
@@ -222,8 +233,9 @@ type Observer struct {
 	RunFinished func(Run)
 	// ExecOutlived is called when a command is still running at its timeout.
 	ExecOutlived func(Key)
-	// Removed is called when a probe was removed, so that its metrics can be deleted. It
-	// may be called twice. The last call for a probe always follows its last Probed.
+	// Removed is called when a probe was removed, so that the agent can delete the probe's
+	// metrics. Removed may be called twice for a probe. The last call always follows the
+	// last call of RunFinished for the probe.
 	Removed func(Key)
 }
 

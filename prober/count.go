@@ -3,8 +3,9 @@ package prober
 // count is the state for the thresholds. Each container of a probe has its own count.
 type count struct {
 	result Result
-	// last is the outcome of the last runs of the probe, and streak is the number of
-	// consecutive runs with it; 0 means that there was no run.
+	// last is the outcome of the last run, Success or Failure. streak is the number of
+	// consecutive runs with that outcome, at most the threshold. It is 0 before the first
+	// run and when the result is final.
 	last   Result
 	streak int32
 	// final means that the result does not change any more for this container.
@@ -36,9 +37,10 @@ func (t thresholds) of(r Result) int32 {
 	return max(t.failure, 1)
 }
 
-// observe counts one outcome, Success or Failure, and reports whether the threshold is
-// reached with it. Then Failure of a liveness probe is final, because the container will be
-// killed, and so is any result of a startup probe.
+// observe counts one outcome, Success or Failure, and reports whether the outcome reaches
+// the threshold. A liveness Failure that reaches the threshold is final, because the
+// container will be killed. Any result of a startup probe that reaches the threshold is
+// final too.
 func (c *count) observe(k Kind, outcome Result, t thresholds) (reached bool) {
 	if c.final {
 		return false

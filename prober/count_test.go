@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// oracle evaluates the thresholds by their definition: it checks the last n outcomes of the
-// container after each outcome, from the beginning.
+// oracle evaluates the thresholds by their definition: after each outcome, it checks the
+// last n outcomes of the container.
 func oracle(k Kind, outcomes []Result, t thresholds) (result Result, hold bool) {
 	result = initialResult(k)
 	for i := range outcomes {

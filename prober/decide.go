@@ -8,7 +8,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// facts are the input of decide.
+// facts are the input of plan.
 type facts struct {
 	kind      Kind
 	pod       *corev1.Pod
@@ -18,8 +18,9 @@ type facts struct {
 	known  bool
 	// stopping means that the pod is terminating.
 	stopping bool
-	// final means that the result for this container is final. started means that its
-	// startup probe, if there is one, has succeeded.
+	// final means that the result for this container is final. started means that the
+	// startup probe of the container has succeeded or does not exist. For a startup probe,
+	// started means that this probe has succeeded.
 	final, started bool
 	// eligible is when the initial delay is over.
 	eligible, now time.Time
@@ -37,7 +38,8 @@ const (
 	poll
 	// idle: wait for a period, because no result is needed now.
 	idle
-	// fail: the container has exited and will run again. Nothing is counted.
+	// fail: the container is not running but may run later, for example after a restart.
+	// Nothing is counted.
 	fail
 	// failLast: the container has exited and will not run again. The probe is removed.
 	failLast
@@ -70,8 +72,9 @@ func plan(f facts) action {
 	}
 }
 
-// restarts reports whether an exited container may run again: by its own rules and policy,
-// or because the pod has a rule that restarts all containers.
+// restarts reports whether an exited container may run again. The cause may be the
+// container's own rules and restart policy, or a rule of any container that restarts all
+// containers.
 func restarts(pod *corev1.Pod, c *corev1.Container, exitCode int32) bool {
 	if podspec.ShouldRestart(pod, c, exitCode) {
 		return true

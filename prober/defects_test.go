@@ -78,7 +78,7 @@ func TestReadiness_ProbedDuringTermination(t *testing.T) {
 	})
 }
 
-// kubernetes#105780: users who want traffic to stop when termination begins.
+// kubernetes#105780: an option stops traffic when termination begins.
 func TestUnreadyOnStop_NotReadyWhenTerminationBegins(t *testing.T) {
 	t.Parallel()
 	ending := func(cfg *prober.Config) { cfg.UnreadyOnStop = true }
@@ -89,7 +89,7 @@ func TestUnreadyOnStop_NotReadyWhenTerminationBegins(t *testing.T) {
 	results := s.Results(ctx)
 	s.StopLivenessAndStartup("1234")
 	require.Equal(t, prober.Change{Key: key("app", prober.Readiness), ContainerID: "a", Result: prober.Failure}, <-results)
-	s.AddPod(s.pod) // too late
+	s.AddPod(s.pod) // has no effect after the termination has begun
 	require.Equal(t, prober.Failure, s.Result(key("app", prober.Readiness), "a"))
 	_, err := s.Probe(t.Context(), key("app", prober.Readiness))
 	require.ErrorIs(t, err, prober.ErrNoProbe)
@@ -102,7 +102,8 @@ func TestUnreadyOnStop_NotReadyWhenTerminationBegins(t *testing.T) {
 		require.Fail(t, "told twice")
 	}
 
-	// One without probes is no exception, and the next of its name is ready again.
+	// A pod without probes becomes not ready as well, and the next pod with the same name is ready
+	// again.
 	plain := newStepper(t, corev1.Container{Name: "app"}, ending)
 	plain.StopLivenessAndStartup("1234")
 	plain.Refresh("1234")
@@ -131,8 +132,8 @@ func TestProbe_SidecarKeepsItsStartupProbeWithPolicyNever(t *testing.T) {
 	require.Equal(t, prober.Success, s.step(prober.Startup))
 }
 
-// kubernetes#115963: metrics of removed probes remain, or are those of another pod of the same
-// name. Here Removed is called for each probe, with the UID.
+// kubernetes#115963: metrics of removed probes remain, or belong to another pod of the same name.
+// Here Removed is called for each probe, with the UID.
 func TestObserver_RemovedIsCalledForEachProbe(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Readiness, prober.Liveness))
@@ -238,7 +239,7 @@ func TestExec_RunnerTimesOutItself(t *testing.T) {
 func TestExec_EndedCommandIsNotCancelled(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Liveness)
-	c.LivenessProbe.TimeoutSeconds = 60 // which no command takes, on a busy machine either
+	c.LivenessProbe.TimeoutSeconds = 60 // longer than any command takes, even on a busy machine
 	s := newStepper(t, c)
 	for range 2000 {
 		s.step(prober.Liveness)

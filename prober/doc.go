@@ -6,70 +6,77 @@
 // A [Manager] has one schedule of all probes, ordered by the time at which they are due.
 // [Manager.Run] starts a goroutine for each due probe; at most MaxParallel probes and
 // MaxExec commands run concurrently. [Manager.Probe] does a single run, for a caller with
-// its own schedule. The outcomes of a probe, evaluated with its thresholds, are its
-// [Result]: get it with [Manager.Result], receive changes with [Manager.Results], or set it
-// in a pod status with [Manager.UpdatePodStatus]. [Manager.History] returns the last runs.
+// its own schedule. The [Result] of a probe is the evaluation of its outcomes with its
+// thresholds. [Manager.Result] returns the result, [Manager.Results] sends its changes, and
+// [Manager.UpdatePodStatus] sets it in a pod status. [Manager.History] returns the last
+// runs.
 //
 // # What you supply
 //
-// A Lookup that returns the state of a container, for example from a cache of the runtime's
-// state; for exec probes a [Runner], whose types do not depend on CRI; for gRPC probes a
-// [GRPC], such as that of package grpcprobe. Call [Manager.AddPod] on every sync of a pod,
-// [Manager.Refresh] when its containers have changed, [Manager.StopLivenessAndStartup] when
-// its termination begins and [Manager.RemovePod] when it has ended.
+// You supply a Lookup that returns the state of a container, for example from a cache of
+// the runtime's state. Exec probes need a [Runner], whose types do not depend on CRI. gRPC
+// probes need a [GRPC], such as the Checker of package grpcprobe. Call [Manager.AddPod] on
+// every sync of a pod, [Manager.Refresh] when containers of the pod have changed,
+// [Manager.StopLivenessAndStartup] when the termination of the pod begins and
+// [Manager.RemovePod] when the pod has ended.
 //
-// Kill a container when Result returns [Failure] for its liveness or startup probe and its
-// container ID.
+// Kill a container if [Manager.Result] returns [Failure] for the container's liveness or
+// startup probe and its current container ID.
 //
 // # What it guarantees
 //
 //  1. Outcomes are counted per container ID. A new container starts with new counts.
-//  2. A container that stops responding is [Failure] after failureThreshold periods and one
-//     timeout at the latest, if timeout ≤ period and a slot is free. With a longer timeout,
-//     the next run follows a failed one at once.
-//  3. The first run on a new container is exactly when its initial delay is over, if
-//     Refresh was called after its start.
+//  2. If a container stops responding, the result becomes [Failure] after failureThreshold
+//     periods and one timeout at the latest, if timeout ≤ period and a slot is free. If the
+//     timeout is longer than the period, the next run starts as soon as the failed run has
+//     ended.
+//  3. The first run on a new container is due exactly when the initial delay is over, if
+//     the caller has called Refresh after the start of the container.
 //  4. A probe has at most one run in progress. When a probe is removed, its run is
 //     cancelled and not counted.
-//  5. A container that is older than the Manager keeps its reported state until its probes
-//     have a result (KEP-4781): see [Unknown].
-//  6. Whether a run that ends in an error counts is defined by an [ErrorPolicy] per kind.
-//     Such a run is always reported to the Observer, in History and as an event.
-//  7. A probe that hangs does not delay others unless such probes use all slots,
-//     MaxParallel or MaxExec, and then for one timeout at most. The wait for a slot does
-//     not count towards the timeout.
-//  8. Refresh makes a container that has exited not ready at once.
+//  5. A container that was started before the Manager was created keeps its reported state
+//     until its probes have a result (KEP-4781): see [Unknown].
+//  6. The [ErrorPolicy] of each kind of probe defines whether a run that ends in an error
+//     counts as a failure. The Observer and History always contain such a run, and it
+//     causes an event according to the [EventPolicy].
+//  7. A probe that hangs does not delay other probes as long as a slot is free. If probes
+//     that hang use all slots (MaxParallel or MaxExec), they delay other probes by at most
+//     one timeout. The wait for a slot does not count towards the timeout.
+//  8. If a container with a readiness probe has exited, Refresh makes it not ready at once.
 //
 // # Goroutines and locking
 //
-// New starts nothing. Run has one goroutine for each run that is in progress or waits for a
-// slot, and one for each command. A probe that is not due has none. All have ended when Run
-// returns. Each reader of Results has one until its context is done. One lock guards the
-// state and is never held during callbacks. Timeouts are real time even on a fake clock.
+// New starts nothing. Run starts one goroutine for each run that is in progress or waits
+// for a slot, and one for each command. A probe that is not due has no goroutine. All of
+// these goroutines have ended when Run returns. Each reader of Results has one goroutine
+// until the reader's context is done. One lock guards the state and is never held during
+// callbacks. Timeouts are measured in real time, even if the clock is fake.
 //
 // # Connections
 //
-// As in the kubelet, an HTTP probe is a request of net/http over a new connection, which
-// shows that a new client can connect. So texts, redirects, limits and HTTP/2 are those of
-// net/http. HTTP and TCP connections are closed by a reset, so that no socket stays in
-// TIME_WAIT. A dial ends with its run. Package grpcprobe keeps the connections of gRPC
-// probes, unless [Options].FreshConnection is set.
+// As in the kubelet, an HTTP probe uses net/http with a new connection, which shows that a
+// new client can connect. Error texts, redirects, limits and HTTP/2 support are therefore
+// the same as in net/http. The Manager closes HTTP and TCP connections by a reset, so that
+// no socket stays in TIME_WAIT. When a run ends, its dial is cancelled. Package grpcprobe
+// reuses the connections of gRPC probes, unless [Options].FreshConnection is set.
 //
 // # How it works
 //
 // All probes without a run in progress are in one heap, ordered by the time at which they
-// are due. Run (prober.go) starts a goroutine for each due probe, which waits for a slot
-// and calls step (run.go). It looks up the container; updateContainer (pods.go) switches
-// the probe to a new container; decide (decide.go) decides what to do; the probe runs; and
-// finish counts its outcome (count.go) and computes when the probe is due again
-// (schedule.go). testdata/stories/life.txt shows the life of a container step by step.
+// are due. Run (prober.go) starts a goroutine for each due probe. The goroutine waits for a
+// slot and calls step (run.go). step looks up the container. updateContainer (pods.go)
+// switches the probe to a new container, plan (decide.go) decides what to do, and attempt
+// (attempt.go) runs the probe. finish counts the outcome (count.go) and computes when the
+// probe is due again (schedule.go). testdata/stories/life.txt shows all steps from the
+// start to the removal of a container.
 //
 // # Differences from the kubelet
 //
 // Baseline: kubelet 1.36 with its default feature gates.
 //
 //   - If a response breaks off in its body, the kubelet repeats the request twice and then
-//     ignores the run, so a server that always does that never fails; here it is a failure.
+//     ignores the run, so the probe of a server that always does this never fails; here
+//     such a run is a failure.
 //   - The kubelet repeats a run that ends in an error up to twice, without a wait; here the
 //     next run follows after a period.
 //   - The kubelet can always run commands; here an exec probe without a Runner is an error.
@@ -80,17 +87,18 @@
 //   - The outcome of a command is decided at its timeout, not when the runtime returns;
 //     while the command continues, each period is a failure. Timeouts are exact, even if
 //     the runtime supports whole seconds only.
-//   - As in the kubelet, the first 10 KiB of a command's output are kept, but here the rest
-//     is discarded as it arrives from the [Runner]. The beginning is kept and not the end,
-//     because the kubelet's events and logs show it, and a check usually prints the cause
-//     first. History keeps the beginning of that.
+//   - As in the kubelet, the first 10 KiB of a command's output are used, but here the rest
+//     is discarded as it arrives from the [Runner]. The beginning is used and not the end,
+//     because the kubelet's events and logs show the beginning, and a check usually prints
+//     the cause first. History contains at most [Config].HistoryBytes of these 10 KiB.
 //   - Probes that start together are spread: the first interval is shorter by up to a tenth
-//     of a period, at most a second. The first run of a probe on a container that is older
-//     than the Manager is spread over a period, at most ten seconds; the kubelet spreads it
-//     over a period.
-//   - The first run is exactly when the initial delay is over, not at a later tick. Without
-//     a delay that is just after the start, so a container that does not listen at once
-//     fails it: a failureThreshold of 1 needs an initial delay or a startup probe.
+//     of a period, at most a second. The first runs of probes on containers that are older
+//     than the Manager are spread over a period, at most ten seconds; the kubelet spreads
+//     them over a period.
+//   - The first run is exactly when the initial delay is over, not at a later tick. If the
+//     initial delay is 0, the first run is immediately after the start of the container,
+//     and fails if the container does not listen yet: a failureThreshold of 1 needs an
+//     initial delay or a startup probe.
 //   - When a startup probe succeeds, the other probes of the container run at once.
 //   - A failure of a triggered run is not counted, and the generation of a status triggers
 //     no run.
@@ -98,12 +106,12 @@
 //     that was removed is never added again when its container is restarted; here AddPod
 //     adds all missing probes.
 //   - The kubelet continues the startup and liveness probes of sidecars while their pod
-//     terminates; here they stop with those of the other containers. Because of that, a
-//     sidecar that has not started when the termination of its pod begins counts as started
-//     here, like other containers.
-//   - The kubelet treats a container as started if its predecessor of the same name was, so
-//     after a restart whose exit it did not observe, readiness and liveness are probed
-//     before the startup probe; here Started is that of the same container.
+//     terminates; here they stop with the probes of the other containers. Because of that,
+//     a sidecar that has not started when the termination of its pod begins counts as
+//     started here, like other containers.
+//   - The kubelet treats a new container as started if the previous container of the same
+//     name had started. So if the kubelet did not observe the exit, it probes readiness and
+//     liveness before the startup probe; here only the status of the same container counts.
 //   - After its own restart the kubelet treats a container with a readiness probe as ready
 //     if the whole pod was ready; here the container keeps its own readiness.
 //   - Readiness is probed as long as a container runs, because probing does not depend on
@@ -112,17 +120,17 @@
 //   - The kubelet records Failure for each probe of a container that is not running, and
 //     kills the container if that is still the result when it is running again; here the
 //     result of a liveness or startup probe changes only after runs.
-//   - The kubelet records an event for each failed run; with EventsOnChange there is one
-//     for the failure that reaches the threshold, one for the first failure below it, with
-//     its number, and then one per EventPeriod. The texts are the kubelet's. See
-//     [EventPolicy].
+//   - The kubelet records an event for each failed run; with EventsOnChange, an event is
+//     recorded for the failure that reaches the threshold, for the first failure below the
+//     threshold (with the number of the failure), and then once per EventPeriod. The texts
+//     are the kubelet's. See [EventPolicy].
 //   - [Options] can define which HTTP statuses succeed, and whether redirects are followed.
 //   - With [Options], periods, timeouts and delays may be shorter than a second.
 //
 // # Testing your code with it
 //
 // Call [Manager.Probe], with a Lookup that returns literal values, a [Runner] that returns
-// exit codes and the fake clock. Test loops with Run and the real clock inside a
-// testing/synctest bubble: a simulated day of probes takes milliseconds. There, Config.Dial
-// must return pipes for network probes.
+// exit codes and a fake clock. To test a loop, call Run with the real clock inside a
+// testing/synctest bubble: a simulated day of probes takes milliseconds. In a bubble,
+// Config.Dial must return pipes for network probes.
 package prober

@@ -32,22 +32,23 @@ func (e ErrorPolicy) counts(err error) bool {
 	}
 }
 
-// event is the event for a run.
+// event is the Kubernetes event for a run.
 type event struct {
 	send bool
 	f    finding
-	// run is the number of consecutive failures and limit the threshold; both are 0 if the
-	// message does not contain them.
+	// run is the number of consecutive failures, and limit is the threshold. Both are 0 if
+	// the message does not contain them.
 	run, limit int32
 }
 
-// newEvent returns the event for a run. Its field send is false if no event is to be
-// recorded. The caller holds mu.
+// newEvent returns the event for a run. The field send is false if the run causes no
+// event. The caller holds mu.
 func (m *Manager) newEvent(p *probe, r *run, f finding, changed bool, now time.Time) event {
 	e := event{f: f}
 	before := p.lastEvent
 	if f.outcome == Succeeded {
-		// There is no event for a success. The next failure counts as a change.
+		// A success causes no event and does not change lastEvent, so that occasional
+		// failures cause at most one event per EventPeriod.
 		return e
 	}
 	p.lastEvent = f.outcome

@@ -15,7 +15,7 @@ import (
 	"github.com/kubeparts/kubeparts/internal/expansion"
 )
 
-// maxOutput is how many bytes of output are read, as in the kubelet.
+// maxOutput is the maximum number of bytes of output that a run uses, as in the kubelet.
 const maxOutput = 10 << 10
 
 // exitStatus is the result of a command.
@@ -25,8 +25,8 @@ type exitStatus struct {
 }
 
 // execProbe runs a command and returns the result when the command has ended or its timeout
-// has passed. After the timeout the command may continue for ExecGrace; until it has ended
-// it is not run again.
+// has passed. After the timeout the command may continue for ExecGrace. The probe does not
+// run the command again before the command has ended.
 func (m *Manager) execProbe(ctx context.Context, p *probe, r *run) finding {
 	if m.cfg.Runner == nil {
 		return finding{outcome: Errored, err: errors.New("exec probes are not supported by this agent")}
@@ -58,7 +58,8 @@ func (m *Manager) execProbe(ctx context.Context, p *probe, r *run) finding {
 	return finding{outcome: Failed, output: timedOut(request)}
 }
 
-// startGrace starts the grace period of r's command, which is still running at its timeout.
+// startGrace starts the grace period of r's command if the command is still running at its
+// timeout.
 func (m *Manager) startGrace(ctx context.Context, p *probe, r *run, request ExecRequest, done chan exitStatus) {
 	m.mu.Lock()
 	if ctx.Err() == nil && len(done) == 0 {
@@ -93,7 +94,7 @@ func (m *Manager) cancelCommand(p *probe) {
 	}
 }
 
-// execFinding returns the result of a run for the result of its command.
+// execFinding returns the result of a run. e is the result of the run's command.
 func execFinding(r ExecRequest, e exitStatus, output string) finding {
 	switch {
 	case e.err == nil && e.code == 0:
@@ -134,9 +135,9 @@ func (o *output) String() string {
 }
 
 // expand replaces each $(NAME) in a command with the value of that variable in the
-// container's spec. The value is empty if it comes from another object. $$ becomes $, and a
-// reference to an unknown variable is not replaced. It returns an error if the expanded
-// command is too long to be run.
+// container's spec. The value is empty if the spec takes it from another object
+// (valueFrom). expand replaces $$ with $, and does not replace a reference to an unknown
+// variable. It returns an error if the expanded command is too long to be run.
 func expand(command []string, env []corev1.EnvVar) ([]string, error) {
 	expanded, left := command, expansion.MaxBytes
 	for i, arg := range command {

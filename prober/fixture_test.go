@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// epoch is when fixtures on the fake clock begin.
+// epoch is the start time of the fake clock.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // node contains containers, the results of their commands, and the recorded callbacks.
@@ -32,7 +32,7 @@ type node struct {
 	mu      sync.Mutex
 	targets map[string]prober.Target // by container name
 	answer  func(ctx context.Context, r prober.ExecRequest) (int32, error)
-	before  func() // runs in each command, before it answers
+	before  func() // called in each command before it returns
 	runs    []prober.Run
 	events  []string
 	removed []prober.Key
@@ -112,7 +112,7 @@ func (n *node) Eventf(object runtime.Object, eventtype, reason, format string, a
 	})
 }
 
-// starts returns when the runs of a probe began, since the first moment.
+// starts returns the start times of the runs of a probe, relative to since.
 func (n *node) starts(k prober.Kind, since time.Time) (all []time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -172,7 +172,7 @@ func key(container string, k prober.Kind) prober.Key {
 	return prober.Key{PodUID: "1234", Container: container, Kind: k}
 }
 
-// manager returns one on the given clock.
+// manager returns a Manager with the given clock.
 func manager(tb testing.TB, n *node, c clock.Clock, change ...func(*prober.Config)) *prober.Manager {
 	tb.Helper()
 	cfg := n.config()
@@ -185,8 +185,8 @@ func manager(tb testing.TB, n *node, c clock.Clock, change ...func(*prober.Confi
 	return m
 }
 
-// stepper is a manager on the fake clock with one container, "app", whose probe is
-// stepped by hand.
+// stepper is a manager with the fake clock and one container, "app". Tests run its
+// probe by hand.
 type stepper struct {
 	*prober.Manager
 	*node
@@ -205,7 +205,7 @@ func newStepper(t *testing.T, c corev1.Container, change ...func(*prober.Config)
 	return s
 }
 
-// step runs a probe once, and returns its result afterwards.
+// step runs a probe once, and returns the result after the run.
 func (s *stepper) step(k prober.Kind) prober.Result {
 	s.t.Helper()
 	r, err := s.Probe(s.t.Context(), key("app", k))
@@ -213,7 +213,7 @@ func (s *stepper) step(k prober.Kind) prober.Result {
 	return r.Result
 }
 
-// refuse steps a probe that must not run.
+// refuse checks that a probe cannot be run.
 func (s *stepper) refuse(k prober.Kind) {
 	s.t.Helper()
 	_, err := s.Probe(s.t.Context(), key("app", k))

@@ -24,8 +24,8 @@ type story struct {
 	pod   *corev1.Pod
 }
 
-// The scripts in testdata step probes by hand, on the fake clock. Commands are in
-// commands below.
+// The scripts in testdata run probes by hand, with the fake clock. The map below
+// contains their commands.
 func TestStories(t *testing.T) {
 	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {
 		t.Helper()

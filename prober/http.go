@@ -18,7 +18,7 @@ import (
 )
 
 // httpProbe sends a GET request over a new connection. Errors have the texts of net/http,
-// like those of the kubelet.
+// as in the kubelet.
 func (m *Manager) httpProbe(ctx context.Context, r *run) finding {
 	port, err := podspec.PortNumber(r.spec.HTTPGet.Port, r.container)
 	if err != nil {
@@ -45,13 +45,13 @@ func (m *Manager) httpProbe(ctx context.Context, r *run) finding {
 	return r.evaluate(response.StatusCode, string(body))
 }
 
-// httpFailure returns the failure of a request in the form of net/http.
+// httpFailure returns a failed finding with an error text in the format of net/http.
 func httpFailure(request *http.Request, err error) finding {
 	return finding{outcome: Failed, output: fmt.Sprintf("Get %q: %v", request.URL.Redacted(), err)}
 }
 
-// httpClient returns the client of one run. The transport is not shared, because a
-// shared one continues to dial after the run.
+// httpClient returns the client of one run. Each run has its own transport, because a
+// shared transport would continue to dial after the run.
 func (m *Manager) httpClient(ctx context.Context, r *run) *http.Client {
 	return &http.Client{
 		Timeout: r.timing.timeout,
@@ -123,7 +123,8 @@ func newRequest(ctx context.Context, u *url.URL, headers []corev1.HTTPHeader, ag
 	if host := request.Header.Get("Host"); host != "" {
 		request.Host = host
 	}
-	// A header with an empty value is omitted.
+	// If the spec sets one of these headers to an empty value, the request omits the
+	// header.
 	setOrOmit(request.Header, "User-Agent", agent)
 	setOrOmit(request.Header, "Accept", "*/*")
 	return request, nil

@@ -30,7 +30,7 @@ type site struct {
 	*prober.Manager
 	*node
 	t     testing.TB
-	conns atomic.Int32 // that were made
+	conns atomic.Int32 // number of connections that were opened
 }
 
 // probeSite probes the address with the given spec.
@@ -202,7 +202,7 @@ func TestHTTP_Redirects(t *testing.T) {
 			for i := range 2 {
 				s.want(want.outcome, want.output)
 				if want.outcome == prober.Succeeded {
-					require.EqualValues(t, i+1, asked.Load()) // once each
+					require.EqualValues(t, i+1, asked.Load()) // each run sends one request
 				}
 			}
 		})
@@ -254,7 +254,7 @@ func TestHTTP_UsesNoProxy(t *testing.T) {
 	require.Equal(t, []string{"pod.example:80", "pod.example:81"}, dialed)
 }
 
-// A response of any size costs no more than its first 10 KiB.
+// The prober reads no more than the first 10 KiB of a response of any size.
 func TestHTTP_LargeBody(t *testing.T) {
 	t.Parallel()
 	for name, length := range map[string]bool{"with its length": true, "chunked": false} {
@@ -280,7 +280,7 @@ func TestHTTP_LargeBody(t *testing.T) {
 	}
 }
 
-// A header above 4 KiB, with a body that together with it exceeds 14 KiB, once made each run
+// A response with a header above 4 KiB, and more than 14 KiB in total, once made each run
 // fail, so that a healthy container was killed.
 func TestHTTP_HeadAbove4KiBAndLargeBody(t *testing.T) {
 	t.Parallel()
@@ -333,7 +333,7 @@ func TestHTTP_TLS(t *testing.T) {
 				c := server.TLS.Clone()
 				c.NextProtos, c.GetConfigForClient = protocols, nil
 				if !slices.ContainsFunc(protocols, func(p string) bool { return slices.Contains(hello.SupportedProtos, p) }) {
-					c.NextProtos = []string{"none"} // Go would be lenient with HTTP/1.1
+					c.NextProtos = []string{"none"} // with HTTP/1.1 in the list, Go would accept the connection
 				}
 				return c, nil
 			}}
@@ -341,7 +341,7 @@ func TestHTTP_TLS(t *testing.T) {
 			defer server.Close()
 			s := probeSite(t, server.Listener.Addr().String(), get(func(h *corev1.HTTPGetAction) { h.Scheme = corev1.URISchemeHTTPS }))
 			want := "HTTP/1.1"
-			if slices.Contains(protocols, "h2") { // which is preferred, as by the kubelet
+			if slices.Contains(protocols, "h2") { // the prober prefers HTTP/2, like the kubelet
 				want = "HTTP/2.0"
 			}
 			for range 3 {
@@ -374,7 +374,7 @@ func script(tb testing.TB, conns ...func(c net.Conn, r *bufio.Reader)) string {
 	return l.Addr().String()
 }
 
-// request reads a request and reports whether there was one.
+// request reads a request and reports whether it was complete.
 func request(r *bufio.Reader) bool {
 	q, err := http.ReadRequest(r)
 	return err == nil && q != nil
@@ -439,7 +439,7 @@ func TestHTTP_SlowServers(t *testing.T) {
 		return func(c net.Conn, r *bufio.Reader) {
 			request(r)
 			_, _ = io.WriteString(c, text)
-			_, _ = r.ReadByte() // until the other end gives up
+			_, _ = r.ReadByte() // until the prober closes the connection
 		}
 	}
 	for name, text := range map[string]string{

@@ -13,7 +13,7 @@ type Kind uint8
 // The kinds of probes, in the order in which they are added.
 const (
 	// Startup probes find out whether a container has started. The other probes of the
-	// container wait for it.
+	// container do not run before the startup probe has succeeded.
 	Startup Kind = iota
 	// Readiness probes find out whether a container can receive traffic.
 	Readiness
@@ -59,15 +59,16 @@ type Key struct {
 }
 
 // Result is the result of a probe: its outcomes so far, evaluated with its thresholds. The
-// values equal those of status.ProbeResult, so that one can be converted to the other.
+// values equal the values of status.ProbeResult, so a Result can be converted to a
+// status.ProbeResult.
 type Result uint8
 
 // The results.
 const (
 	// NoProbe means that the container has no such probe.
 	NoProbe Result = iota
-	// Unknown means that there is no result for this container yet. Its last reported
-	// state should be kept.
+	// Unknown means that the probe has no result for this container yet. The agent should
+	// keep the container's last reported state.
 	Unknown
 	// Success means that the probe has reached its success threshold, or, for liveness,
 	// has not reached its failure threshold.
@@ -134,7 +135,7 @@ type State uint8
 const (
 	// Waiting is any state before Running.
 	Waiting State = iota
-	// Running containers are the ones that are probed.
+	// Running containers are probed; containers in other states are not.
 	Running
 	// Exited containers are not ready any more.
 	Exited
@@ -153,7 +154,8 @@ type Target struct {
 	// PodIP is the address for probes whose spec has no host.
 	PodIP string
 	// Started is the last reported Started of this container, including reports before a
-	// restart of the agent. It is used only for containers older than the [Manager].
+	// restart of the agent. The Manager uses it only for containers that were started
+	// before [New] was called.
 	Started bool
 	// Ended means that the pod's phase is Succeeded or Failed.
 	Ended bool
@@ -161,12 +163,13 @@ type Target struct {
 
 // Record is the record of one run of a probe.
 type Record struct {
-	// At is when the run began; Duration is how long it took.
+	// At is the start of the run, and Duration is the duration of the run.
 	At       time.Time
 	Duration time.Duration
 	// Outcome is the outcome of the run.
 	Outcome Outcome
-	// Output is the output of the run, at most [Config].HistoryBytes of it.
+	// Output is the output of the run. In History, it is at most [Config].HistoryBytes
+	// long, and for an errored run it is the error.
 	Output string
 }
 

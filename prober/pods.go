@@ -11,11 +11,11 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// AddPod adds the probes in the spec of the pod's containers and sidecars. It should be
-// called on every sync: existing probes continue with the newest spec, missing ones are
-// added, and those that the spec no longer has are removed. For a pod that is being
-// deleted, only readiness probes are added. The pod is retained and must not be
-// modified afterwards.
+// AddPod adds the probes in the specs of the pod's containers and sidecars. Call it on every
+// sync of the pod. Existing probes continue with the newest spec, missing probes are added,
+// and probes that the spec no longer contains are removed. If the pod is being deleted,
+// AddPod adds only readiness probes, or no probes if [Config].UnreadyOnStop is set. The
+// Manager retains the pod; the caller must not modify it afterwards.
 func (m *Manager) AddPod(spec *corev1.Pod) {
 	for _, key := range m.add(spec) {
 		m.cfg.Observer.Removed(key)
@@ -23,7 +23,8 @@ func (m *Manager) AddPod(spec *corev1.Pod) {
 	m.loop.Trigger()
 }
 
-// add adds missing probes, and removes and returns those that the spec no longer has.
+// add adds the missing probes. It removes the probes that the spec no longer contains, and
+// returns their keys.
 func (m *Manager) add(spec *corev1.Pod) (removed []Key) {
 	var options []Options // requested without holding the lock
 	for c, k := range probesOf(spec) {
@@ -60,7 +61,7 @@ func (m *Manager) insert(known *pod, c *corev1.Container, k Kind, o Options) {
 	m.schedule.put(p, m.cfg.Clock.Now())
 }
 
-// prune removes the probes that the newest spec no longer has.
+// prune removes the probes that the newest spec no longer contains, and returns their keys.
 func (m *Manager) prune(known *pod) (removed []Key) {
 	for _, p := range slices.Clone(known.probes) {
 		keep := false
@@ -88,7 +89,8 @@ func probesOf(spec *corev1.Pod) iter.Seq2[*corev1.Container, Kind] {
 	}
 }
 
-// probedContainers yields the containers that may have probes: regular ones and sidecars.
+// probedContainers yields the containers that may have probes: regular containers and
+// sidecars.
 func probedContainers(spec *corev1.Pod) iter.Seq[*corev1.Container] {
 	return func(yield func(*corev1.Container) bool) {
 		for c, init := range podspec.Containers(&spec.Spec) {
@@ -100,14 +102,14 @@ func probedContainers(spec *corev1.Pod) iter.Seq[*corev1.Container] {
 }
 
 // StopLivenessAndStartup removes the liveness and startup probes of all containers of the
-// pod, including sidecars, because the pod is terminating and no container must be killed
-// for them any more. Runs in progress are cancelled. Readiness probes continue unless
-// [Config].UnreadyOnStop is set.
+// pod, including sidecars. Call it when the termination of the pod begins, so that the agent
+// kills no container because of a probe any more. Runs in progress are cancelled. Readiness
+// probes continue unless [Config].UnreadyOnStop is set.
 func (m *Manager) StopLivenessAndStartup(uid types.UID) {
 	m.mu.Lock()
 	known := m.pods[uid]
 	if known == nil && m.cfg.UnreadyOnStop {
-		known = &pod{} // without probes it was always ready
+		known = &pod{} // a pod without probes was ready until now and must become not ready
 		m.pods[uid] = known
 	}
 	if known != nil {
@@ -127,7 +129,8 @@ func (m *Manager) StopLivenessAndStartup(uid types.UID) {
 	})
 }
 
-// unready reports whether no container of the pod is ready because it is terminating.
+// unready reports whether UnreadyOnStop makes all containers of the pod not ready because the
+// pod is terminating.
 func (m *Manager) unready(known *pod) bool { return known.stopping && m.cfg.UnreadyOnStop }
 
 // RemovePod removes all probes of the pod at once. Runs in progress are cancelled and not
@@ -183,10 +186,11 @@ func (m *Manager) removeProbe(p *probe) {
 	p.pod.probes = slices.DeleteFunc(p.pod.probes, func(q *probe) bool { return q == p })
 }
 
-// Refresh looks up the pod's containers now. Call it when they have changed, for example
-// after a pod lifecycle event. An exited container becomes not ready at once, and the first
-// run on a new one is due exactly when its initial delay is over. Without Refresh, the
-// manager notices both within [Config].PollPeriod or the period of the probe.
+// Refresh looks up the pod's containers now. Call it when containers have changed, for
+// example after a pod lifecycle event. The readiness probe of an exited container becomes
+// [Failure] at once, and the first run on a new container is due exactly when the initial
+// delay is over. Without Refresh, the Manager notices exited and new containers within
+// [Config].PollPeriod or the period of the probe.
 func (m *Manager) Refresh(uid types.UID) {
 	m.mu.Lock()
 	known := m.pods[uid]
@@ -230,7 +234,7 @@ func (m *Manager) updateContainer(known *pod, container string, t *Target, now t
 		if p.exited {
 			p.interrupt()
 		}
-		if p.isFirstRun && p.eligible.IsZero() { // it has started to run
+		if p.isFirstRun && p.eligible.IsZero() { // the container has started
 			p.eligible = m.firstRun(p, t, now)
 			p.due = p.eligible
 			if p.run == nil {
@@ -244,7 +248,7 @@ func (m *Manager) updateContainer(known *pod, container string, t *Target, now t
 	}
 }
 
-// adopt makes p a probe of a new container. The state of the previous one is discarded.
+// adopt makes p a probe of a new container. It discards the state of the previous container.
 func (m *Manager) adopt(p *probe, t *Target) {
 	p.interrupt()
 	p.command = nil
@@ -262,15 +266,15 @@ func (m *Manager) adopt(p *probe, t *Target) {
 	}
 }
 
-// predates reports whether the container was started before the Manager. Its reported state
-// is then kept until its probes have a result (KEP-4781).
+// predates reports whether the container was started before the Manager was created. Such a
+// container keeps its reported state until its probes have a result (KEP-4781).
 func (m *Manager) predates(t *Target) bool {
 	return !t.StartedAt.IsZero() && t.StartedAt.Before(m.start)
 }
 
-// firstRun returns when the first run on a running container is due: when its initial delay
-// is over. For containers that were started before the Manager it is spread over some
-// seconds, because there are many at once.
+// firstRun returns when the first run on a running container is due: when the initial delay
+// is over. If the container was started before the Manager was created, firstRun adds a delay
+// of up to ten seconds, because the Manager finds many such containers at once.
 func (m *Manager) firstRun(p *probe, t *Target, now time.Time) time.Time {
 	timing := p.timing()
 	at := now.Add(timing.delay - max(0, now.Sub(t.StartedAt)))
@@ -305,7 +309,8 @@ func (m *Manager) Trigger(key Key) {
 }
 
 // Result returns the result of the probe for the container with the given CRI ID. It returns
-// Unknown if the probe has no state of that container, and NoProbe if it does not exist.
+// Unknown if the probe has no state of that container, and NoProbe if the probe does not
+// exist.
 func (m *Manager) Result(key Key, id string) Result {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -326,7 +331,8 @@ func (m *Manager) result(key Key, id string) Result {
 	}
 }
 
-// History returns the last runs of the probe, the oldest first, or nil if it does not exist.
+// History returns the last runs of the probe, the oldest first, or nil if the probe does not
+// exist.
 func (m *Manager) History(key Key) []Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // used as status.Input.Probes:
 //
 //	Probes: func(container, id string) (startup, readiness status.ProbeResult) {
-//		s, r := manager.Probed(pod.UID, container, id)
+//		s, r := manager.ProbeResults(pod.UID, container, id)
 //		return status.ProbeResult(s), status.ProbeResult(r)
 //	},
 func (m *Manager) ProbeResults(uid types.UID, container, id string) (startup, readiness Result) {
@@ -20,11 +20,12 @@ func (m *Manager) ProbeResults(uid types.UID, container, id string) (startup, re
 	return m.result(Key{uid, container, Startup}, id), m.result(Key{uid, container, Readiness}, id)
 }
 
-// UpdatePodStatus sets Started and Ready of the containers in s, a status that was
-// generated for the pod. A running regular container or sidecar gets the results of
-// its probes. A plain init container is ready if it has exited with code 0. If a result is
-// not known yet, the value is kept from pod.Status, the status in the API server, if it is
-// that of the same container, or otherwise from s. The pod is not modified.
+// UpdatePodStatus sets Started and Ready of the containers in s, the generated status of
+// the pod. For a running regular container or sidecar, it uses the results of the probes.
+// While the result of a probe is not known yet, it uses the previous value: true if the
+// value is true in s or, for the same container, in pod.Status, the status in the API
+// server. A plain init container is ready if it has exited with code 0. UpdatePodStatus
+// does not modify pod.
 func (m *Manager) UpdatePodStatus(pod *corev1.Pod, s *corev1.PodStatus) {
 	reported := map[string]*corev1.ContainerStatus{}
 	for _, old := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
@@ -71,8 +72,8 @@ func (m *Manager) update(uid types.UID, st, reported *corev1.ContainerStatus) {
 	st.Started, st.Ready = &started, ready
 }
 
-// passed reports whether the probe counts as passed. previous is the last reported state,
-// which is used if r is Unknown.
+// passed reports whether the probe counts as passed. If r is Unknown, it returns previous,
+// the last reported state.
 func (r Result) passed(previous bool) bool {
 	switch r {
 	case NoProbe, Success:

@@ -59,7 +59,7 @@ func TestUpdatePodStatus(t *testing.T) {
 	_, err := s.Probe(t.Context(), key("failing", prober.Readiness))
 	require.NoError(t, err)
 	s.exits(0)
-	s.refuse(prober.Readiness) // sees the container
+	s.refuse(prober.Readiness) // the Manager looks up the container
 	_, err = s.Probe(t.Context(), key("proxy", prober.Readiness))
 	require.NoError(t, err)
 	want := map[string][2]bool{
@@ -153,7 +153,7 @@ func TestUpdatePodStatus_AgentRestartChangesNothing(t *testing.T) {
 			m.UpdatePodStatus(pod, st)
 			got := append(st.ContainerStatuses, st.InitContainerStatuses...)[0]
 			require.Equal(t, c.want, said{*got.Started, got.Ready})
-			if !c.old && c.kind == prober.Readiness { // a new container is news
+			if !c.old && c.kind == prober.Readiness { // the initial result of a new container is a change
 				require.Equal(t, prober.Failure, (<-results).Result)
 			}
 			cancel()
@@ -170,7 +170,7 @@ func TestUpdatePodStatus_ResultsAfterAnAgentRestart(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Readiness))
 	s.set("app", prober.Target{ID: "a", State: prober.Running, StartedAt: epoch.Add(-time.Hour), Started: true})
-	s.refuse(prober.Readiness) // it is spread
+	s.refuse(prober.Readiness) // the first run is delayed, because it is spread
 	s.clock.Step(10 * time.Second)
 	s.exits(1)
 	require.Equal(t, prober.Unknown, s.step(prober.Readiness))

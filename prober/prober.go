@@ -28,7 +28,7 @@ var (
 	// final result.
 	ErrNotRunnable = errors.New("the probe cannot be run now")
 	// ErrCommandNotFound means that a command does not exist in a container. A [Runner]
-	// returns an error that wraps it.
+	// returns an error that wraps ErrCommandNotFound.
 	ErrCommandNotFound = errors.New("command not found")
 )
 
@@ -40,7 +40,8 @@ type Manager struct {
 	seed    maphash.Seed
 	active  atomic.Bool    // a Run is in progress
 	running sync.WaitGroup // the goroutines of Run
-	// networkSlots and execSlots are semaphores. A run holds a slot of one of them.
+	// networkSlots and execSlots are semaphores. Each run in progress holds a slot of one of
+	// the two.
 	networkSlots, execSlots chan struct{}
 
 	mu       sync.Mutex // never held during callbacks
@@ -55,8 +56,8 @@ type pod struct {
 	probes []*probe
 	// stopping means that the pod is terminating: only readiness is still probed.
 	stopping bool
-	// refreshes counts the calls of Refresh. A run repeats its Lookup if refreshes has
-	// changed in the meantime, so that an older state never replaces a newer one.
+	// refreshes counts the calls of Refresh. A run repeats its Lookup if refreshes has changed
+	// in the meantime, so that an older state never replaces a newer state.
 	refreshes uint64
 }
 
@@ -75,16 +76,16 @@ type probe struct {
 	isFirstRun bool // no run for the current container has been counted
 	history    []Record
 
-	// due is when the next run is due. eligible is when the initial delay is over; it is
-	// zero before the container runs. After Trigger, scheduledFor is the previous due.
+	// due is when the next run is due. eligible is when the initial delay is over; it is zero
+	// before the container runs. After Trigger, scheduledFor is the previous value of due.
 	due, eligible, scheduledFor time.Time
 	scheduleIndex               int // in the schedule
 
-	// run is the run that is in progress or waits for a slot. command is an earlier run
-	// whose command has not ended.
+	// run is in progress or waits for a slot; it may be nil. command is an earlier run whose
+	// command has not ended.
 	run, command *run
 
-	// What the last event reported, and when.
+	// lastEvent is the outcome in the last event, lastEventAt is the time of that event.
 	lastEvent   Outcome
 	lastEventAt time.Time
 }
@@ -131,7 +132,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	if err := m.loop.Run(ctx, m.dispatch); err != nil {
 		return fmt.Errorf("prober: %w", err)
 	}
-	m.running.Wait() // no goroutine is added any more, because the next Run begins after this
+	m.running.Wait() // no goroutine is added now, because another Run cannot begin before this Run has returned
 	return nil
 }
 
@@ -162,7 +163,7 @@ func (m *Manager) dispatch(ctx context.Context) time.Duration {
 	return time.Hour
 }
 
-// requeue cancels a run of p that has not begun. p is due at the same time as before.
+// requeue cancels a run of p that has not begun. p stays due at the same time.
 func (m *Manager) requeue(p *probe) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -172,12 +173,12 @@ func (m *Manager) requeue(p *probe) {
 	}
 }
 
-// Probe runs the probe once, now, counts the outcome and returns it. It is for callers with
-// their own schedule. A command that is still running after its timeout uses a goroutine
-// until the command ends, ExecGrace is over or ctx is done. The error is [ErrNoProbe],
-// [ErrInFlight] or [ErrNotRunnable] if the probe was not run, or the cause of ctx if ctx
-// cancelled the run. If the probe was run and ended in an error, Probe returns a nil
-// error, and Run.Err contains the cause.
+// Probe runs the probe once, without a wait, counts the outcome and returns it. It is for
+// callers with their own schedule. A command that is still running after its timeout uses a
+// goroutine until the command ends, ExecGrace is over or ctx is done. The error is
+// [ErrNoProbe], [ErrInFlight] or [ErrNotRunnable] if the probe was not run, or the cause of
+// ctx if ctx cancelled the run. If the probe was run and ended in an error, Probe returns a
+// nil error, and Run.Err contains the cause.
 func (m *Manager) Probe(ctx context.Context, key Key) (Run, error) {
 	m.mu.Lock()
 	p := m.find(key)

@@ -104,8 +104,8 @@ func TestAddPod_SidecarsButNotInitContainers(t *testing.T) {
 	_, err = s.Probe(t.Context(), key("proxy", prober.Liveness))
 	require.NoError(t, err)
 
-	// kubernetes#141766: the end of a pod stops those of sidecars too, and #140881:
-	// readiness goes on.
+	// kubernetes#141766: the termination of a pod stops the probes of sidecars too.
+	// kubernetes#140881: readiness probes continue.
 	s.StopLivenessAndStartup(spec.UID)
 	s.AddPod(spec)
 	_, err = s.Probe(t.Context(), key("proxy", prober.Liveness))
@@ -154,15 +154,15 @@ func TestProbe_FailureThreshold(t *testing.T) {
 	require.Equal(t, prober.Success, s.step(prober.Liveness))
 	require.Equal(t, prober.Success, s.step(prober.Liveness))
 	require.Equal(t, prober.Failure, s.step(prober.Liveness))
-	s.refuse(prober.Liveness) // on hold, until there is a new container
+	s.refuse(prober.Liveness) // the probe does not run before the container is replaced
 	require.Equal(t, prober.Failure, s.Result(key("app", prober.Liveness), "a"))
 	s.runsAt("app", "b", s.clock.Now())
 	require.Equal(t, prober.Success, s.step(prober.Liveness))
 	require.Equal(t, prober.Unknown, s.Result(key("app", prober.Liveness), "a"))
 }
 
-// kubernetes#53530, kubernetes#62853: two failures, a crash, and the first failure
-// of the new container was the third.
+// kubernetes#53530, kubernetes#62853: after two failures and a crash, the first failure of
+// the new container counted as the third failure.
 func TestProbe_NewContainerStartsWithNewCounts(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Liveness))
@@ -211,7 +211,7 @@ func TestProbe_WaitsForTheInitialDelay(t *testing.T) {
 	s.clock.Step(1)
 	s.step(prober.Liveness)
 
-	c.LivenessProbe.InitialDelaySeconds = -10 // which is none
+	c.LivenessProbe.InitialDelaySeconds = -10 // counts as no delay
 	newStepper(t, c).step(prober.Liveness)
 }
 
@@ -342,7 +342,7 @@ func TestProbe_OnlyOneRunInFlight(t *testing.T) {
 	s.answers(func(ctx context.Context, _ prober.ExecRequest) (int32, error) {
 		_, err := s.Probe(ctx, key("app", prober.Liveness))
 		require.ErrorIs(t, err, prober.ErrInFlight)
-		s.Trigger(key("app", prober.Liveness)) // no effect either
+		s.Trigger(key("app", prober.Liveness)) // Trigger has no effect either
 		return 0, nil
 	})
 	s.step(prober.Liveness)

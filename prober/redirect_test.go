@@ -69,7 +69,7 @@ func after(d time.Duration, text string) func(net.Conn, *bufio.Reader) {
 	}
 }
 
-// then serves a connection by one function after the other.
+// then serves a connection with one function after the other.
 func then(parts ...func(net.Conn, *bufio.Reader)) func(net.Conn, *bufio.Reader) {
 	return func(c net.Conn, r *bufio.Reader) {
 		for _, part := range parts {

@@ -95,8 +95,8 @@ func byNetHTTP(get *corev1.HTTPGetAction, address string) (string, error) {
 	return t.request(), response.Body.Close()
 }
 
-// For any spec, the request is the one that a client of net/http would send, or both send
-// none, for the same reason.
+// For any spec, the prober sends the same request as a client of net/http, or both send
+// no request, for the same reason.
 func FuzzRequest(f *testing.F) {
 	f.Add("", "/", "", "")
 	f.Add("HTTP", "/a/b?c=d%20e#f", "x", "1")
@@ -117,7 +117,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("http", "/", "Transfer-Encoding", "chunked")
 	f.Fuzz(func(t *testing.T, scheme, path, name, value string) {
 		if strings.EqualFold(scheme, "https") {
-			return // the same within TLS
+			return // over TLS the request is the same
 		}
 		get := &corev1.HTTPGetAction{Scheme: corev1.URIScheme(scheme), Path: path, Port: intstr.FromInt32(80)}
 		if name != "" {
@@ -133,7 +133,7 @@ func FuzzRequest(f *testing.F) {
 		require.NoError(t, err)
 		switch {
 		case strings.Contains(r.Output, "does not address 127.0.0.1:80"):
-			// It is somebody else's, which the kubelet would ask.
+			// The URL names another host. The kubelet would send the request to it.
 			require.Equal(t, prober.Failed, r.Outcome)
 		case wantErr == nil:
 			require.Equal(t, prober.Succeeded, r.Outcome, r.Output)

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// run is one run of a probe. It exists from the time at which it is due.
+// run is one run of a probe. It is created when the probe is due.
 type run struct {
 	// manual means that the run was requested by Trigger, in addition to the schedule.
 	manual bool
@@ -74,7 +74,7 @@ func (m *Manager) step(ctx context.Context, p *probe) (Run, error) {
 		return Run{}, fmt.Errorf("probe cancelled, the container was removed or replaced, or has exited: %w", ErrNotRunnable)
 	}
 	m.cfg.Observer.RunFinished(result)
-	if m.isRemoved(p) { // removed during the call: Removed must follow the last Probed
+	if m.isRemoved(p) { // p was removed during the run: Removed must follow the last RunFinished
 		m.cfg.Observer.Removed(r.key)
 	}
 	m.emit(r, e)
@@ -126,8 +126,8 @@ func (m *Manager) begin(ctx context.Context, p *probe) (context.Context, *run, a
 	return nil, r, a
 }
 
-// lookup looks up p's container and repeats that if Refresh was called in the meantime. It
-// returns with mu locked.
+// lookup looks up p's container and repeats the lookup if Refresh was called in the
+// meantime. It returns with mu locked.
 func (m *Manager) lookup(p *probe) (Target, bool) {
 	m.mu.Lock()
 	for {
@@ -141,8 +141,8 @@ func (m *Manager) lookup(p *probe) (Target, bool) {
 	}
 }
 
-// finish counts the result of a run, unless it was cancelled or its container no longer
-// runs. It returns the event for the result and schedules p again.
+// finish counts the result of a run, unless the run was cancelled or the container no
+// longer runs. It returns the event for the result and schedules p again.
 func (m *Manager) finish(ctx context.Context, p *probe, r *run, f finding, result *Run) (e event, counted bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -171,8 +171,8 @@ func (m *Manager) finish(ctx context.Context, p *probe, r *run, f finding, resul
 }
 
 // next returns when p is due after a run. It adds the interval to the time at which the run
-// was due, so that delays do not add up. If that is in the past, the next run is due now;
-// further missed runs are skipped.
+// was due, so that delays do not add up. If the sum is in the past, the next run is due
+// now, and all missed runs are skipped.
 func (m *Manager) next(p *probe, r *run, now time.Time, o Outcome) time.Time {
 	interval := r.timing.interval(p.kind, p.count, o <= Warned)
 	if p.isFirstRun {
@@ -213,7 +213,7 @@ func (m *Manager) count(p *probe, r *run, f finding) (reached bool) {
 	}
 	m.publish(p)
 	if p.kind == Startup && outcome == Success {
-		for _, q := range p.pod.probes { // the probes that waited for it
+		for _, q := range p.pod.probes { // the other probes of the container can run now
 			if q != p && q.container.Name == p.container.Name && q.run == nil && !q.exited {
 				m.schedule.put(q, later(q.eligible, m.cfg.Clock.Now()))
 			}

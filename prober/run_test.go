@@ -30,7 +30,7 @@ func inBubble(t *testing.T, c corev1.Container, f func(t *testing.T, l *loop), c
 	synctest.Test(t, func(t *testing.T) {
 		n := newTestNode()
 		l := &loop{node: n, Manager: manager(t, n, clock.RealClock{}, change...), began: time.Now()}
-		n.before = func() { // the first command answers as f sets it to before it waits
+		n.before = func() { // f sets the answer of the first command before its first wait
 			if l.began.Equal(time.Now()) {
 				time.Sleep(time.Nanosecond)
 			}
@@ -96,8 +96,8 @@ func TestRun_FirstRunIsExactlyAfterTheInitialDelay(t *testing.T) {
 		wait(190 * time.Second)
 		starts := l.starts(prober.Liveness, l.began)
 		require.Equal(t, 20*time.Second, starts[0])
-		// The second is up to a second sooner than a period, to part those that
-		// started together, and the others are on that grid.
+		// The second run is up to a second early, so that probes of containers that started
+		// together do not run together. All later runs are one period apart.
 		require.InDelta(t, 80-0.5, starts[1].Seconds(), 0.5)
 		require.Equal(t, time.Minute, starts[2]-starts[1])
 	})
@@ -162,7 +162,7 @@ func TestOptions_SubSecondStartAndEdgePeriods(t *testing.T) {
 		wait(9750 * time.Millisecond) // every 500 ms
 		require.InDelta(t, n+19, len(l.starts(prober.Readiness, l.began)), 1)
 		l.exits(1)
-		wait(530*time.Millisecond + 2*50*time.Millisecond) // every 50 ms until it is decided
+		wait(530*time.Millisecond + 2*50*time.Millisecond) // every 50 ms until the threshold is reached
 		require.Equal(t, prober.Failure, l.Result(key("app", prober.Readiness), "a"))
 	}, func(cfg *prober.Config) {
 		cfg.Options = func(*corev1.Pod, string, prober.Kind) prober.Options {
@@ -203,7 +203,8 @@ func TestRun_StartupSuccessTriggersTheOthers(t *testing.T) {
 	})
 }
 
-// A restart is noticed by Refresh, and without it within PollPeriod.
+// The Manager notices a restart at once when Refresh is called, and otherwise within
+// PollPeriod.
 func TestRun_NewContainerIsProbedAtOnce(t *testing.T) {
 	t.Parallel()
 	inBubble(t, withProbes("app", prober.Readiness), func(t *testing.T, l *loop) {
@@ -243,7 +244,7 @@ func TestTrigger_RunsAreAdditional(t *testing.T) {
 		require.Equal(t, prober.Success, l.Result(key("app", prober.Readiness), "a"))
 		wait(10 * time.Second)
 		after := l.starts(prober.Readiness, l.began)
-		require.Equal(t, before[2]+10*time.Second, after[len(after)-1]) // its turn stays
+		require.Equal(t, before[2]+10*time.Second, after[len(after)-1]) // the schedule is unchanged
 		require.Equal(t, prober.Success, l.Result(key("app", prober.Readiness), "a"))
 	})
 }
@@ -260,7 +261,7 @@ func TestRun_StopsImmediately(t *testing.T) {
 		})
 		wait(time.Second)
 		l.RemovePod("1234")
-		wait(0) // nothing of it is left, or the bubble would not end
+		wait(0) // no goroutine of the probe is left, otherwise the bubble would not end
 		require.ErrorIs(t, l.Run(t.Context()), prober.ErrRunning)
 	})
 	inBubble(t, c, func(t *testing.T, l *loop) {
@@ -271,7 +272,7 @@ func TestRun_StopsImmediately(t *testing.T) {
 		})
 		wait(time.Second)
 		at := time.Now()
-		l.stop() // Run's end is awaited by the bubble
+		l.stop() // the bubble waits until Run has returned
 		wait(0)
 		require.Equal(t, at, time.Now())
 	})
@@ -318,8 +319,8 @@ func TestExec_GraceOfACommandEnds(t *testing.T) {
 	}, func(cfg *prober.Config) { cfg.ExecGrace = 20 * time.Second })
 }
 
-// If many commands hang, the others run after one timeout, and their waiting does not count
-// towards their own timeout.
+// If many commands hang, the other commands run after one timeout, and the time that they
+// wait does not count towards their timeout.
 func TestRun_MaxExec(t *testing.T) {
 	t.Parallel()
 	inBubble(t, withProbes("app", prober.Liveness), func(t *testing.T, l *loop) {
@@ -370,7 +371,7 @@ func TestResults_Coalesce(t *testing.T) {
 		l.exits(1)
 		wait(10 * time.Second)
 		l.do(func() { require.Len(t, seen, 7) })
-		require.Equal(t, prober.Failure, (<-slow).Result) // taken at once, as the first
+		require.Equal(t, prober.Failure, (<-slow).Result) // the watcher's goroutine had already taken the first change
 		last := <-slow
 		require.Equal(t, prober.Change{Key: key("app", prober.Readiness), ContainerID: "a", Result: prober.Failure}, last)
 		select {

@@ -67,8 +67,8 @@ const (
 	// Manager, so that an agent that starts does not run all probes at once.
 	adoptSpread = 10 * time.Second
 	// skew applies to the second run on a new container, so that probes of containers that
-	// were started together do not run together. It shortens the first interval, so that
-	// no failure is detected later than documented.
+	// were started together do not run together. It shortens the first interval and does
+	// not extend it, so that the Manager detects no failure later than documented.
 	skew = time.Second
 )
 
@@ -82,7 +82,8 @@ func newSchedule() schedule {
 	}}
 }
 
-// put schedules p for the given time and replaces any earlier one.
+// put schedules p for the given time, instead of any time for which p was scheduled
+// before.
 func (s *schedule) put(p *probe, due time.Time) {
 	p.due = due
 	s.Put(p)

@@ -16,8 +16,8 @@ import (
 	"github.com/kubeparts/kubeparts/prober"
 )
 
-// kubernetes#89898: 600 probes a second for a minute are more than there are ports.
-// None of them leaves a socket in TIME_WAIT, on either side.
+// kubernetes#89898: 600 probes a second for a minute are more than the number of
+// local ports. No probe leaves a socket in TIME_WAIT, on either side.
 func TestNothingIsLeftInTimeWait(t *testing.T) {
 	t.Parallel()
 	address := serve(t, func(http.ResponseWriter, *http.Request) {})
@@ -44,7 +44,7 @@ func TestNothingIsLeftInTimeWait(t *testing.T) {
 	}
 	require.Subset(t, before, timeWaits(t, number))
 
-	// And they would be seen.
+	// Check that timeWaits finds a socket in TIME_WAIT.
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
@@ -54,8 +54,8 @@ func TestNothingIsLeftInTimeWait(t *testing.T) {
 	require.NotSubset(t, before, timeWaits(t, number))
 }
 
-// timeWaits lists the sockets in TIME_WAIT at either end of a port. The port may have
-// been another test's within the last minute.
+// timeWaits lists the sockets in TIME_WAIT at either end of a port. Another test may
+// have used the port within the last minute.
 func timeWaits(t *testing.T, port int) (pairs []string) {
 	t.Helper()
 	data, err := os.ReadFile("/proc/net/tcp")

@@ -9,13 +9,13 @@ import (
 // watcher is a queue with one change per probe.
 type watcher = coalesce.Queue[Key, Change]
 
-// Results returns a channel of the changes of results from now on. There may be
-// any number of readers. A reader does not delay a probe or another reader.
+// Results returns a channel of the changes of results after the call. There may be any
+// number of readers. A reader does not delay a probe or another reader.
 //
-// Of the unread changes of a probe only the newest is kept, so that the memory of a reader
-// is limited by the number of probes. Probes are in the order of their first unread
-// change. A result that becomes Unknown is not a change. The initial Failure of the
-// readiness probe of a new container is one.
+// For each reader, the Manager keeps only the newest unread change of a probe, so the
+// memory of a reader is limited by the number of probes. The channel returns probes in the
+// order of their first unread change. A result that becomes Unknown is not a change. The
+// initial Failure of the readiness probe of a new container is a change.
 //
 // The channel is closed when ctx is done. One goroutine per reader runs until then.
 func (m *Manager) Results(ctx context.Context) <-chan Change {

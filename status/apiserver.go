@@ -36,9 +36,9 @@ type APIServerConfig struct {
 	//
 	//	func(ns string) status.PodClient { return clientset.CoreV1().Pods(ns) }
 	Pods func(namespace string) PodClient
-	// Mirror returns the mirror pod of a static pod, whose status is published in the API
-	// server, or false if it does not exist yet. Default: there are no mirror pods, and no
-	// status of a static pod is published.
+	// Mirror returns the mirror pod of a static pod, or false if the mirror pod does not exist
+	// yet. The status of the static pod is published in the mirror pod. Default: there are no
+	// mirror pods, and no status of a static pod is published.
 	Mirror func(static *corev1.Pod) (*corev1.Pod, bool)
 	// MayRun reports whether a pod may still have running containers or other resources
 	// that must not be given to another pod yet. While it returns true, the terminal phase
@@ -46,21 +46,21 @@ type APIServerConfig struct {
 	MayRun func(types.UID) bool
 	// Clock is the time source. Default the system clock.
 	Clock clock.PassiveClock
-	// Called is called after every call of the API server. It must not block. Optional.
+	// Called is called after every request to the API server. It must not block. Optional.
 	Called func(Call)
 }
 
-// Call describes one call of the API server.
+// Call describes one request to the API server.
 type Call struct {
 	// Verb is "get", "patch" or "delete".
 	Verb string
-	// Namespace and Name are those of the pod.
+	// Namespace and Name identify the pod.
 	Namespace, Name string
 	// Bytes is the size of the patch.
 	Bytes int
-	// Duration is how long the call took.
+	// Duration is how long the request took.
 	Duration time.Duration
-	// Err is the error of the call, nil if it succeeded.
+	// Err is the error of the request, or nil if the request succeeded.
 	Err error
 }
 
@@ -88,12 +88,12 @@ func (c APIServerConfig) withDefaults() APIServerConfig {
 	return c
 }
 
-// APIServer is a [Sink] that publishes to an API server. A change is one PATCH of the status
-// subresource, computed from the last known object. It sends a GET only if that object
-// is unknown or may be outdated. It deletes a pod that has a deletion timestamp and is
-// finished, once the terminal phase is stored. Create it with [NewAPIServer]. Its
-// methods are safe for concurrent use, except that calls of Publish and Forget for one pod
-// must not overlap.
+// APIServer is a [Sink] that publishes to an API server. It publishes a change with one
+// PATCH of the status subresource, computed from the last known object. It sends a GET only
+// if that object is unknown or may be outdated. It deletes a pod that has a deletion
+// timestamp when [Change].Finished is true and the terminal phase is stored. Create it with
+// [NewAPIServer]. Its methods are safe for concurrent use, except that calls of Publish and
+// Forget for one pod must not overlap.
 type APIServer struct {
 	cfg APIServerConfig
 
@@ -104,7 +104,7 @@ type APIServer struct {
 // known is the last known object of a pod.
 type known struct {
 	object    *corev1.Pod
-	uncertain bool // the object may have changed: the result of a call is unknown
+	uncertain bool // the object may have changed, because the result of a request is unknown
 }
 
 // NewAPIServer returns a sink, or an error if cfg is invalid. It sends no request.
@@ -115,12 +115,12 @@ func NewAPIServer(cfg APIServerConfig) (*APIServer, error) {
 	return &APIServer{cfg: cfg.withDefaults(), known: map[types.UID]known{}}, nil
 }
 
-// RecordObject records a pod object received from a watch of the API server, so that the next patch
-// needs no GET. Call [Publisher.Trigger] after it, which compares the object with the status
-// that the node reports and sends a request only if they differ. Seen ignores an object
-// that is older than the known one, and objects of pods that were never published or are
-// forgotten. pod is retained and must not be modified afterwards. For a mirror pod, uid is
-// that of the static pod.
+// RecordObject records a pod object received from a watch of the API server, so that the
+// next patch needs no GET. Then call [Publisher.Trigger]: the APIServer compares the object
+// with the status that the node reports, and sends a request only if they differ.
+// RecordObject ignores an object that is not newer than the known object, and objects of
+// pods that were never published or are forgotten. pod is retained and must not be modified
+// afterwards. For a mirror pod, uid is the UID of the static pod.
 func (a *APIServer) RecordObject(uid types.UID, pod *corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -136,7 +136,7 @@ func (a *APIServer) Forget(uid types.UID) {
 	delete(a.known, uid)
 }
 
-// attempts is the maximum number of attempts of one publication after conflicts.
+// attempts is the maximum number of attempts of one publication if there are conflicts.
 const attempts = 3
 
 // Publish publishes the status in change to the API server. It returns [ErrGone] if the
@@ -184,8 +184,8 @@ func (a *APIServer) publish(ctx context.Context, change Change, given *corev1.Po
 	return fmt.Errorf("pod %s/%s: conflict with other writers in each of %d attempts", given.Namespace, given.Name, attempts)
 }
 
-// base returns the newest known object of a pod, which may be the given one, and whether
-// it may be outdated.
+// base returns the newest known object of a pod, and reports whether this object may be
+// outdated. given is the object that the caller knows.
 func (a *APIServer) base(uid types.UID, given *corev1.Pod) (object *corev1.Pod, uncertain bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -204,7 +204,8 @@ func (a *APIServer) setKnown(uid types.UID, k known) {
 	a.known[uid] = k
 }
 
-// get gets the current version of object old. It returns ErrGone if it does not exist.
+// get gets the current version of object old. It returns ErrGone if the object does not
+// exist.
 func (a *APIServer) get(ctx context.Context, uid types.UID, old *corev1.Pod) (*corev1.Pod, error) {
 	start := a.cfg.Clock.Now()
 	object, err := a.cfg.Pods(old.Namespace).Get(ctx, old.Name, metav1.GetOptions{})
@@ -252,7 +253,7 @@ func (a *APIServer) finish(ctx context.Context, change Change, stored *corev1.Po
 	})
 	a.called(Call{Verb: "delete", Err: err}, stored, start)
 	if err != nil && !isNotFound(err) {
-		// A conflict means another pod of the same name, which the next GET returns.
+		// A conflict means that another pod has the name. The next GET returns that pod.
 		a.setKnown(change.Pod.UID, known{object: stored, uncertain: true})
 		return fmt.Errorf("delete pod %s/%s: %w", stored.Namespace, stored.Name, err)
 	}
@@ -265,7 +266,8 @@ func (a *APIServer) called(c Call, object *corev1.Pod, start time.Time) {
 }
 
 // isNewer reports whether a is a newer version than b, or another object. It returns false
-// if that is unknown. Resource versions of one object are ordered as numbers (KEP-5504).
+// if the versions cannot be compared. Resource versions of one object are ordered as
+// numbers (KEP-5504).
 func isNewer(a, b *corev1.Pod) bool {
 	if a.ResourceVersion != "" && (a.UID != b.UID || b.ResourceVersion == "") {
 		return true
@@ -276,16 +278,17 @@ func isNewer(a, b *corev1.Pod) bool {
 }
 
 // isNotFound reports whether err means that the object does not exist in the API server. A
-// 404 of another server in between, such as a load balancer, does not count: client-go
+// 404 from another server in between, such as a load balancer, does not count: client-go
 // marks a response that is not from an API server.
 func isNotFound(err error) bool {
 	return apierrors.ReasonForError(err) == metav1.StatusReasonNotFound &&
 		!apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// refused reports whether err means that the API server rejected the request and the object
-// is as last known. It is unknown after an error without a response, such as a broken
-// connection. Not found and conflict mean that the object is not as last known.
+// refused reports whether err means that the API server rejected the request and that the
+// last known object is still current. An error without a response, such as a broken
+// connection, does not show whether the object has changed. NotFound and Conflict show that
+// the last known object is not current.
 func refused(err error) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {

@@ -20,8 +20,8 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// pods and clientset are client-go's, as far as they matter: what is asked of an
-// API server must fit them word for word.
+// pods and clientset have the methods of client-go's types that matter here. The methods
+// of PodClient must have exactly the same signatures.
 type (
 	pods interface {
 		Create(ctx context.Context, pod *corev1.Pod, opts metav1.CreateOptions) (*corev1.Pod, error)
@@ -86,7 +86,7 @@ func TestAPIServer_OtherWritersBetweenPatches(t *testing.T) {
 
 	shown := a.edit("p0", func(pod *corev1.Pod) { pod.Labels = map[string]string{"edited": ""} })
 	n.sink.RecordObject(seen.UID, shown)
-	n.sink.RecordObject(seen.UID, seen) // late: it is older
+	n.sink.RecordObject(seen.UID, seen) // this object is older than the known object, and is ignored
 	n.SetPodStatus(seen, simple("Running", "False"))
 	require.NoError(t, n.Sync(t.Context()))
 	require.Equal(t, []string{"patch p0"}, a.asked(), "an object from a watch needs no GET")

@@ -30,8 +30,8 @@ const (
 	ReasonReadinessGatesNotReady = "ReadinessGatesNotReady"
 )
 
-// conditions returns all conditions: those of other writers from the API server, those
-// that events have set unchanged, and the computed ones.
+// conditions returns all conditions of the pod: the conditions of other writers from the API
+// server, the unchanged conditions that the node set at events, and the computed conditions.
 func conditions(s, old *corev1.PodStatus, in *Input) []corev1.PodCondition {
 	pod := in.Pod
 	out := make([]corev1.PodCondition, 0, len(pod.Status.Conditions)+5)
@@ -94,8 +94,9 @@ func ownerOf(t corev1.PodConditionType) ownership {
 	}
 }
 
-// ContainersReady returns the condition of that name. It is True if every regular
-// container and sidecar in the spec is ready in s and the phase in s is not terminal.
+// ContainersReady returns the condition ContainersReady. The condition is True if every
+// regular container and sidecar in the spec is ready in s and the phase in s is not
+// terminal.
 func ContainersReady(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodCondition {
 	cond := newCondition(pod, corev1.ContainersReady, corev1.ConditionFalse)
 	if s.ContainerStatuses == nil && s.InitContainerStatuses == nil {
@@ -128,8 +129,8 @@ func ContainersReady(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodCondition {
 	return cond
 }
 
-// Ready returns the condition of that name. It is True if [ContainersReady] is True and the
-// condition of every readiness gate in the spec is True in s.
+// Ready returns the condition Ready. The condition is True if [ContainersReady] is True and
+// the condition of every readiness gate in the spec is True in s.
 func Ready(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodCondition {
 	cond := ContainersReady(pod, s)
 	cond.Type = corev1.PodReady
@@ -151,9 +152,9 @@ func Ready(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodCondition {
 }
 
 // NeedToReconcilePodReadiness reports whether the Ready condition in pod.Status, which is
-// the status in the API server, does not match the readiness gates there: a gate has
-// changed, and the pod needs a sync. It returns false for a pod without readiness gates or
-// without that condition.
+// the status in the API server, does not match the conditions of the readiness gates in
+// pod.Status. Then a gate has changed, and the pod needs a sync. It returns false for a pod
+// without readiness gates or without the condition Ready.
 func NeedToReconcilePodReadiness(pod *corev1.Pod) bool {
 	if len(pod.Spec.ReadinessGates) == 0 {
 		return false
@@ -162,9 +163,9 @@ func NeedToReconcilePodReadiness(pod *corev1.Pod) bool {
 	return shown != nil && (shown.Status != want.Status || shown.Message != want.Message)
 }
 
-// Initialized returns the condition of that name. It is True if every plain init
-// container has succeeded and every sidecar has started. It is also True if a
-// regular container is running or has run, even while sidecars start again.
+// Initialized returns the condition Initialized. The condition is True if every plain init
+// container has succeeded and every sidecar has started. It is also True if a regular
+// container is running or has run, even while sidecars start again.
 func Initialized(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodCondition {
 	cond := newCondition(pod, corev1.PodInitialized, corev1.ConditionFalse)
 	if s.ContainerStatuses == nil && s.InitContainerStatuses == nil && len(pod.Spec.InitContainers) > 0 {
@@ -206,9 +207,9 @@ func anyRegularStarted(pod *corev1.Pod, s *corev1.PodStatus) bool {
 	})
 }
 
-// ReadyToStartContainers returns the condition PodReadyToStartContainers. It is True
-// if the pod's newest sandbox is its only ready one and has the network that the spec
-// requires. It is False if runtime is nil.
+// ReadyToStartContainers returns the condition PodReadyToStartContainers. The condition is
+// True if the pod's newest sandbox is its only ready sandbox and has the network that the
+// spec requires. It is False if runtime is nil.
 func ReadyToStartContainers(pod *corev1.Pod, runtime *podcache.Status) corev1.PodCondition {
 	cond := newCondition(pod, corev1.PodReadyToStartContainers, corev1.ConditionFalse)
 	if runtime == nil || runtime.ReadySandbox() == nil {
@@ -240,7 +241,7 @@ func newCondition(pod *corev1.Pod, t corev1.PodConditionType, status corev1.Cond
 	return corev1.PodCondition{Type: t, Status: status, ObservedGeneration: pod.Generation}
 }
 
-// list returns the non-empty lists of names, each after its label.
+// list returns a text that contains each list of names that is not empty, after its label.
 func list(labelA string, a []string, labelB string, b []string) string {
 	var parts []string
 	if len(a) > 0 {
@@ -270,8 +271,8 @@ func setTransitionTimes(conditions, old []corev1.PodCondition, now time.Time) {
 	}
 }
 
-// transitionTime returns the transition time of c: that in old if the status is the same
-// there, otherwise now.
+// transitionTime returns the transition time of c: the time in old if c has the same status
+// in old, otherwise now.
 func transitionTime(c *corev1.PodCondition, old []corev1.PodCondition, now time.Time) metav1.Time {
 	if was := Condition(old, c.Type); was != nil && was.Status == c.Status {
 		return was.LastTransitionTime
@@ -280,8 +281,8 @@ func transitionTime(c *corev1.PodCondition, old []corev1.PodCondition, now time.
 }
 
 // markEndedUnready sets Ready and ContainersReady to False if the phase is terminal and one
-// of them is True (kubernetes#108594). A condition that was False keeps its transition time;
-// that of the other one is not set.
+// of them is True (kubernetes#108594). A condition that was already False keeps its
+// transition time; otherwise the transition time is not set.
 func markEndedUnready(pod *corev1.Pod, s *corev1.PodStatus) {
 	isTrue := func(c corev1.PodCondition) bool {
 		return (c.Type == corev1.PodReady || c.Type == corev1.ContainersReady) && c.Status == corev1.ConditionTrue

@@ -20,8 +20,8 @@ type conditionCase struct {
 	message     string
 }
 
-// conditionScene is a scene in which what runs and has started is ready, and so
-// is an init container that has succeeded.
+// conditionScene is a scene in which every container that runs and has started is ready,
+// and every init container that has succeeded is ready.
 func conditionScene(t *testing.T, tc conditionCase) scene {
 	t.Helper()
 	sc := parseScene(t, corev1.RestartPolicyNever, tc.words)
@@ -71,7 +71,7 @@ func TestContainersReady(t *testing.T) {
 	} {
 		sc := conditionScene(t, tc)
 		check(t, tc, corev1.ContainersReady, status.ContainersReady(sc.pod, &sc.s))
-		if tc.want == corev1.ConditionFalse { // then Ready says the same
+		if tc.want == corev1.ConditionFalse { // then Ready is False for the same reason
 			check(t, tc, corev1.PodReady, status.Ready(sc.pod, &sc.s))
 		}
 	}
@@ -105,7 +105,7 @@ func TestReady_ReadinessGates(t *testing.T) {
 			`corresponding condition of pod readiness gate "a" does not exist., the status of pod readiness gate "b" is not "True", but Unknown`,
 		},
 	} {
-		// With a sidecar: looking at regular containers alone would find it unknown.
+		// The sidecar would be unknown if only regular containers were checked.
 		sc := conditionScene(t, conditionCase{words: "s:run run", phase: corev1.PodRunning})
 		for _, gate := range tc.gates {
 			sc.pod.Spec.ReadinessGates = append(sc.pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: gate})

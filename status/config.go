@@ -16,43 +16,46 @@ type Config struct {
 	Logger *slog.Logger
 	// Observer receives callbacks about changes. Optional.
 	Observer Observer
-	// TranslateUID returns the UID of the static pod for the UID of its mirror pod, and
-	// any other UID unchanged: podmanager's method of that name. Default: there are no
+	// TranslateUID returns the UID of the static pod for the UID of its mirror pod, and any
+	// other UID unchanged, for example TranslatePodUID of podmanager. Default: there are no
 	// mirror pods.
 	TranslateUID func(types.UID) types.UID
-	// Pod returns the newest version of a pod. Probe results are applied to its spec, and
-	// its resize conditions are used until a status of the pod is set: podmanager's
-	// GetPodByUID. Default: the pod of the last status.
+	// Pod returns the newest version of a pod, for example GetPodByUID of podmanager. The
+	// Manager uses this pod's spec when it applies probe results, and this pod's resize
+	// conditions until a status of the pod is set. Default: the pod that was passed with the
+	// last status.
 	Pod func(types.UID) (*corev1.Pod, bool)
 	// Saved returns the status of a pod that an earlier process has saved, such as
-	// [Saved.Status]. It is used until a status is set, so that no termination of a container
-	// is reported twice and no start time changes. Default: the pod's own Status.
+	// [Saved.Status]. The Manager uses this status until a status of the pod is set, so that
+	// no termination of a container is reported twice and no start time changes. Default: the
+	// pod's own Status.
 	Saved func(types.UID) (corev1.PodStatus, bool)
 }
 
-// Observer contains optional callbacks. They run on the goroutine of the call that
-// caused them, one at a time and in the order of the changes. They may call the
-// reading methods of the [Manager], but not the writing ones. Other writers wait for
-// them.
+// Observer contains optional callbacks. They run on the goroutine of the call that caused
+// them, one at a time and in the order of the changes. They may call the reading methods
+// of the [Manager], but not the writing methods. Other writers wait until the callbacks
+// have returned.
 type Observer struct {
 	// StatusChanged is called after a pod's status has changed.
 	StatusChanged func(Change)
-	// UpdateRefused is called when a status was rejected, with the reason.
+	// UpdateRefused is called with the error when a status is rejected.
 	UpdateRefused func(pod *corev1.Pod, err error)
 	// StatusRemoved is called after the status of a pod was removed.
 	StatusRemoved func(uid types.UID)
-	// ContainerTerminated is called, before StatusChanged, for every container that is
-	// terminated in the new status and was not in the old one, so once per termination.
+	// ContainerTerminated is called before StatusChanged, once for each termination: for
+	// every container that is terminated in the new status and was not terminated in the old
+	// status.
 	ContainerTerminated func(ContainerTermination)
 }
 
-// Change is one change of one pod's status. What it points to is shared and must
-// not be modified.
+// Change is one change of one pod's status. The objects that it points to are shared and
+// must not be modified.
 type Change struct {
 	// Pod is the pod that the caller passed with the status.
 	Pod *corev1.Pod
-	// Old is the previous status, the zero value for the first change. New is the
-	// current one.
+	// Old is the previous status, or the zero value for the first change. New is the current
+	// status.
 	Old, New corev1.PodStatus
 	// Version counts the changes of this pod, from 1.
 	Version uint64

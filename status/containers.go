@@ -11,25 +11,26 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// Reasons of waiting and terminated containers, which users see and scripts
-// match.
+// Reasons of waiting and terminated containers. Users see these reasons, and scripts match
+// them.
 const (
 	// ReasonContainerCreating is the reason of a waiting container before its first start
 	// attempt.
 	ReasonContainerCreating = "ContainerCreating"
-	// ReasonPodInitializing is the same in a pod that has init containers.
+	// ReasonPodInitializing is used instead of ReasonContainerCreating in a pod that has init
+	// containers.
 	ReasonPodInitializing = "PodInitializing"
-	// ReasonStatusUnknown is the reason of a terminated container that does not exist in
-	// the runtime any more and whose exit was not observed.
+	// ReasonStatusUnknown is the reason of a terminated container that no longer exists in the
+	// runtime, if its exit was not observed.
 	ReasonStatusUnknown = "ContainerStatusUnknown"
-	// ReasonRestartingAllContainers is the reason of a container that was removed to
-	// restart the whole pod (KEP-5532).
+	// ReasonRestartingAllContainers is the reason of a container that was removed because all
+	// containers of the pod restart (KEP-5532).
 	ReasonRestartingAllContainers = "RestartingAllContainers"
 	// ReasonCompleted is the reason of a container that exited with code 0.
 	ReasonCompleted = "Completed"
 )
 
-// The kubelet's texts, byte for byte, including the two spaces in the second one.
+// The kubelet's texts, byte for byte, including the two spaces in lostWhileRunning.
 const (
 	lostAtTermination = "The container could not be located when the pod was terminated"
 	lostWhileRunning  = "The container could not be located when the pod was deleted.  The container used to be Running"
@@ -49,9 +50,9 @@ const (
 	ephemeral
 )
 
-// ContainerStatuses returns the statuses of a pod's init, regular and ephemeral
-// containers, each list in spec order. Fields of in that do not concern
-// containers are ignored; nothing is modified or shared.
+// ContainerStatuses returns the statuses of a pod's init, regular and ephemeral containers,
+// each list in spec order. Fields of in that do not concern containers are ignored. in is
+// not modified, and the results share no memory with it.
 func ContainerStatuses(in Input) (inits, regulars, ephemerals []corev1.ContainerStatus) {
 	g := generator{
 		Input: in, old: in.previous(), waiting: ReasonContainerCreating,
@@ -82,8 +83,8 @@ func ContainerStatuses(in Input) (inits, regulars, ephemerals []corev1.Container
 	return inits, regulars, ephemerals
 }
 
-// regularCreated reports whether a regular container exists in the runtime. Then all plain
-// init containers have exited with code 0.
+// regularCreated reports whether a regular container exists in the runtime in a known state.
+// Then all plain init containers have exited with code 0.
 func regularCreated(in *Input) bool {
 	return in.Runtime != nil && slices.ContainsFunc(in.Pod.Spec.Containers, func(c corev1.Container) bool {
 		seen := in.Runtime.Container(c.Name)
@@ -95,9 +96,9 @@ func regularCreated(in *Input) bool {
 type generator struct {
 	Input
 	old        *corev1.PodStatus
-	waiting    string // the reason of containers before their first start attempt
+	waiting    string // the waiting reason of containers before their first start attempt
 	inferInit  bool   // a missing plain init container has completed
-	restarting bool   // a missing container was removed to restart all
+	restarting bool   // a missing container was removed because all containers restart
 }
 
 func (g *generator) container(c *corev1.Container, k kind, old *corev1.ContainerStatus) corev1.ContainerStatus {
@@ -128,7 +129,8 @@ func (g *generator) container(c *corev1.Container, k kind, old *corev1.Container
 	return st
 }
 
-// newest returns the newest two containers of that name; nil for missing ones.
+// newest returns the newest two containers with the given name, each nil if it does not
+// exist.
 func (g *generator) newest(name string) (newest, before *runtimeapi.ContainerStatus) {
 	if g.Runtime == nil {
 		return nil, nil
@@ -155,7 +157,7 @@ func (g *generator) absent(c *corev1.Container, old *corev1.ContainerStatus) cor
 		old.LastTerminationState.DeepCopyInto(&st.LastTerminationState)
 	}
 	if old != nil && old.State.Running != nil && st.LastTerminationState.Terminated == nil {
-		// It was running, so it has terminated, and the status must show that it ran.
+		// The container was running, so it has terminated, and the status must show that it ran.
 		// Unless the pod is being deleted, the next container is a restart.
 		st.LastTerminationState.Terminated = lost(lostWhileRunning)
 		if g.Pod.DeletionTimestamp == nil {
@@ -165,20 +167,20 @@ func (g *generator) absent(c *corev1.Container, old *corev1.ContainerStatus) cor
 	return st
 }
 
-// present returns the status of a container that exists in the runtime. It keeps the
+// present returns the status of a container that exists in the runtime. It preserves the
 // restart count and the last termination after the previous containers were removed.
 func (g *generator) present(
 	c *corev1.Container, newest, before *runtimeapi.ContainerStatus, old *corev1.ContainerStatus,
 ) corev1.ContainerStatus {
 	st := g.convert(newest, old)
 	g.addTerminationMessage(st.State.Terminated, newest, old)
-	given, ok := g.Allocated[c.Name] // may be less than c requests
+	given, ok := g.Allocated[c.Name] // may be less than the resources in c
 	if !ok {
 		given = c.Resources
 	}
 	g.setResources(&st, &given, newest, old)
 	if before != nil {
-		// Only a termination can be the last one; a runtime may report two running containers.
+		// A runtime may report two running containers, so before may have no termination.
 		st.LastTerminationState.Terminated = g.convert(before, old).State.Terminated
 		g.addTerminationMessage(st.LastTerminationState.Terminated, before, old)
 	}
@@ -189,11 +191,11 @@ func (g *generator) present(
 }
 
 // addTerminationMessage adds the termination message of container c to end, if end is not
-// nil. A message that was read before is kept and not read again, because its file may have
-// been removed.
+// nil. A message that was read before is not read again, because its file may have been
+// removed.
 func (g *generator) addTerminationMessage(end *corev1.ContainerStateTerminated, c *runtimeapi.ContainerStatus, old *corev1.ContainerStatus) {
 	if end == nil || end.ContainerID == "" || g.TerminationMessage == nil {
-		return // a lost container has no message, and no ID to find an earlier one
+		return // a lost container has no message, and no ID to find an earlier message
 	}
 	if old != nil {
 		for _, known := range []*corev1.ContainerStateTerminated{old.State.Terminated, old.LastTerminationState.Terminated} {
@@ -208,8 +210,8 @@ func (g *generator) addTerminationMessage(end *corev1.ContainerStateTerminated, 
 	}
 }
 
-// restoreHistory copies from old to st what the runtime may not report any more: the restart
-// count and the last termination.
+// restoreHistory copies the restart count and the last termination from old to st, because
+// the runtime may no longer report them.
 func restoreHistory(st, old *corev1.ContainerStatus) {
 	last, replaced := old.LastTerminationState.Terminated, old.ContainerID != st.ContainerID
 	if replaced && old.State.Terminated != nil {
@@ -219,7 +221,8 @@ func restoreHistory(st, old *corev1.ContainerStatus) {
 		}
 	}
 	st.RestartCount = max(st.RestartCount, old.RestartCount)
-	// A termination that was shown as the last one during a back-off is the state again.
+	// During a back-off the status shows the termination of the container as the last
+	// termination. After the back-off it may be the state again.
 	own := last != nil && last.ContainerID != "" && last.ContainerID == st.ContainerID
 	if st.LastTerminationState.Terminated == nil && !own {
 		st.LastTerminationState.Terminated = last.DeepCopy()
@@ -241,8 +244,8 @@ func (g *generator) devices(st, old *corev1.ContainerStatus) {
 	}
 }
 
-// showWaiting sets the state of a container that should be started but is not running to
-// waiting, with the reason. Its previous termination becomes the last termination.
+// showWaiting sets the state of a container to waiting, with the reason in g.Waiting, if the
+// container may be started. A termination that was the state becomes the last termination.
 func (g *generator) showWaiting(st *corev1.ContainerStatus, c *corev1.Container, k kind) {
 	why, ok := g.Waiting[c.Name]
 	if !ok || !g.mayStart(st, c, k) {
@@ -268,7 +271,7 @@ func (g *generator) mayStart(st *corev1.ContainerStatus, c *corev1.Container, k 
 	}
 }
 
-// probe sets Started and Ready, except of an ephemeral container.
+// probe sets Started and Ready of a container that is not ephemeral.
 func (g *generator) probe(st *corev1.ContainerStatus, k kind, old *corev1.ContainerStatus) {
 	if k == ephemeral {
 		return
@@ -294,8 +297,8 @@ func (g *generator) probeState(st *corev1.ContainerStatus, k kind, old *corev1.C
 	return started, started && readiness.passed(same && old.Ready)
 }
 
-// passed reports whether the probe counts as passed. previous is the last reported state,
-// which is used if r is unknown.
+// passed reports whether the probe counts as passed. If r is ProbeUnknown, passed returns
+// previous, the last reported state.
 func (r ProbeResult) passed(previous bool) bool {
 	return r == NoProbe || r == ProbePassed || r == ProbeUnknown && previous
 }

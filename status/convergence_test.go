@@ -54,7 +54,7 @@ func converge(t *testing.T, seed uint64) {
 		case kind == 4:
 			<-ctx.Done()
 			return ctx.Err()
-		case verb == "patch": // and a look finds it
+		case verb == "patch": // the next GET finds the pod
 			return apierrors.NewNotFound(podResource, name)
 		default:
 			return nil
@@ -64,7 +64,7 @@ func converge(t *testing.T, seed uint64) {
 	a.after = func(ctx context.Context, verb, name string) error {
 		err := fault(ctx, verb, name)
 		if verb == "get" || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) {
-			return nil // nobody says so of what was done
+			return nil // a real API server does not return these errors after it has applied a request
 		}
 		return err
 	}
@@ -117,7 +117,7 @@ func checkStored(t *testing.T, seed uint64, old, next *corev1.Pod) {
 	for _, was := range old.Status.Conditions {
 		now := status.Condition(next.Status.Conditions, was.Type)
 		switch {
-		case was.Type == corev1.ContainersReady: // an end adds it, and no report here has it
+		case was.Type == corev1.ContainersReady: // Merge adds this condition when the pod ends, and no status in this test contains it
 		case was.Type != corev1.PodReady:
 			if now == nil || *now != was {
 				t.Errorf("seed %d: %s of %s did not survive", seed, was.Type, next.Name)

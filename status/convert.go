@@ -12,8 +12,9 @@ import (
 )
 
 // convert returns the status of container c, which must not be nil. If the state of a
-// container that was running is unknown, the runtime has lost it. Showing it as waiting
-// could make a container run twice that must run only once.
+// container that was running is unknown, the runtime has lost the container, and the
+// status shows it as terminated. If the status showed it as waiting, a container that
+// must run only once could run twice.
 func (g *generator) convert(c *runtimeapi.ContainerStatus, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := corev1.ContainerStatus{
 		Name:         podcache.ContainerName(c),
@@ -26,7 +27,7 @@ func (g *generator) convert(c *runtimeapi.ContainerStatus, old *corev1.Container
 	switch state := c.GetState(); {
 	case state == runtimeapi.ContainerState_CONTAINER_RUNNING:
 		st.State.Running = &corev1.ContainerStateRunning{StartedAt: unixNano(c.GetStartedAt())}
-	case podcache.StartInterrupted(c): // like a container that was only created
+	case podcache.StartInterrupted(c): // the same as for a container that was only created
 		st.State.Waiting = &corev1.ContainerStateWaiting{}
 	case state == runtimeapi.ContainerState_CONTAINER_EXITED:
 		st.State.Terminated = &corev1.ContainerStateTerminated{
@@ -51,7 +52,7 @@ func (g *generator) convert(c *runtimeapi.ContainerStatus, old *corev1.Container
 	return st
 }
 
-// maxRestarts is the maximum of the API's field.
+// maxRestarts is the largest restart count that the API can represent.
 const maxRestarts = 1<<31 - 1
 
 // lost returns the termination of a container whose exit was not observed.

@@ -3,27 +3,27 @@
 //
 // # What it does
 //
-// [Generate] computes a [corev1.PodStatus] from the pod's spec, its state in the runtime (a
-// [podcache.Status]), the last reported status, the probe results and the reasons why
-// containers are not started. It is a pure function: its input can be printed, replayed and
-// tested without a node. Its parts can be used alone: [Phase], [ContainerStatuses], the
-// conditions ([ContainersReady], [Ready], [Initialized], [ReadyToStartContainers]),
-// [Normalize], [Equal] and [CheckTransition].
+// [Generate] computes a [corev1.PodStatus] from the pod's spec, the pod's state in the
+// runtime (a [podcache.Status]), the last reported status, the probe results and the reasons
+// why containers are not started. Generate is a pure function: its input can be printed,
+// replayed and tested without a node. These parts of it can be used alone: [Phase],
+// [ContainerStatuses], the conditions ([ContainersReady], [Ready], [Initialized],
+// [ReadyToStartContainers]), [Normalize], [Equal] and [CheckTransition].
 //
-// [Manager] stores the status of each pod. It ignores updates without a change, rejects
-// illegal ones, preserves what must never change back, and calls observers with every
-// change, once and in order.
+// [Manager] stores the status of each pod. It ignores updates that change nothing, rejects
+// illegal updates, preserves values that must never change back, and calls observers with
+// every change, once and in order.
 //
 // [Publisher] publishes the statuses of a Manager to a [Sink]: an API server ([APIServer]),
-// a [Store] from which the next process reads them ([Saved]), or a function ([SinkFunc]). A
-// node that publishes no statuses needs no publisher. [Merge] and [Patch] combine the
-// status in an API server with the status that the node reports.
+// a [Store] from which the next process reads the statuses ([Saved]), or a function
+// ([SinkFunc]). An agent that publishes no statuses needs no Publisher. [Merge] and [Patch]
+// combine the status in an API server with the status that the node reports.
 //
 // # What you supply
 //
-// To Generate: the pod, and the other facts if they are known. Each field of [Input]
-// documents what an unset value means. To a Manager: nothing; a clock, a logger and an
-// observer are optional. A sync of a pod then is
+// To Generate: the pod, and all other facts that are known. Each field of [Input] documents
+// what an unset value means. To a Manager: nothing; a clock, a logger and an observer are
+// optional. A sync of a pod then is
 //
 //	previous, _ := manager.GetPodStatus(pod.UID)
 //	manager.SetPodStatus(pod, status.Generate(status.Input{
@@ -31,51 +31,54 @@
 //	}))
 //
 // To an APIServer: a function that returns a [PodClient] for a namespace; the pod client of
-// client-go is one. A caller that watches the API server calls, for each pod object,
+// client-go implements it. A caller that watches the API server calls, for each pod object,
 //
-//	api.Seen(pod.UID, pod)
+//	api.RecordObject(pod.UID, pod)
 //	publisher.Trigger(pod.UID)
 //
-// This avoids GET requests and corrects changes by other writers. Without it, both happen
-// at the next change of the pod, or at the next tick with [PublisherConfig].Reconcile.
+// This avoids GET requests, and changes by other writers are corrected at once. Otherwise
+// such changes are corrected at the pod's next change of status, or once per
+// [PublisherConfig].Reconcile.
 //
 // # What it guarantees
 //
-//  1. A pod in phase Succeeded or Failed keeps that phase, whatever is reported, and is
+//  1. A pod in phase Succeeded or Failed keeps that phase, whatever status is set, and is
 //     never Ready.
 //  2. A terminated container that must not run again stays terminated in the status.
 //  3. A condition's transition time changes only with its status. A start time never
 //     changes. The observed generation never decreases.
-//  4. A container that has disappeared from the runtime is never shown as if it had never
-//     run, and restart counts never decrease.
+//  4. The status of a container that has disappeared from the runtime shows that the
+//     container ran. Restart counts never decrease.
 //  5. Each change increments the version of its pod's status. A status that is [Equal] to
 //     the last one is not a change.
 //  6. A restarted agent keeps reporting the last status until it has newer facts: see
 //     [Input.Runtime] and [ProbeUnknown].
 //  7. Inputs are never modified. Nil and incomplete CRI messages are tolerated.
-//  8. The newest status of each pod is published, with one publication of a pod at a time
-//     and versions that never decrease. A pod whose publications fail does not delay
-//     others. A publication that hangs occupies one worker until it times out. Memory is
-//     limited by the number of pods.
-//  9. A pod that has ended or is deleted is published first. Its terminal phase is not
-//     published while it may still run. Its object is deleted only after the terminal phase
-//     is stored, and only if it has the same UID.
+//  8. The Publisher publishes the newest status of each pod, with only one publication of a
+//     pod at a time and versions that never decrease. A pod whose publications fail does not
+//     delay other pods. A publication that hangs occupies one worker until it times out.
+//     Memory is limited by the number of pods.
+//  9. A pod that has ended or is deleted is published first. The terminal phase of a pod is
+//     not published while containers of the pod may still run. The pod object is deleted
+//     only after its terminal phase is stored, and only if it has the same UID.
 //  10. Without conflicts a change is one PATCH. For a pod that does not exist in the API
-//     server there is one GET, and one more if its status changes during that call.
-//  11. Texts are exact: reasons and messages are the kubelet's, and messages are cut
+//     server there is one GET, and another GET if the status changes during the first.
+//  11. Texts are exact: reasons and messages are those of the kubelet, and messages are cut
 //     between runes, so that the status in the API server equals the status that was sent.
 //
 // # Goroutines and locking
 //
 // Functions share no state. A Manager is safe for concurrent use and starts no goroutines.
 // Writers are serialised. Readers do not wait while a writer computes a status, only while
-// it stores the result. Observers and the function of [Manager.Update] run while other
-// writers wait; they may read and must not write.
+// the writer stores the result. Other writers wait while an observer or the function of
+// [Manager.Update] runs. Observers and that function may call reading methods, and must not
+// call writing methods.
 //
-// A Publisher's Run, Sync and Flush each start at most as many goroutines as it has
-// workers, and return when these have ended. They may run concurrently: a pod still has
-// only one publication at a time. Publish of a sink is called without a lock held. Forget
-// may be called while the Manager's writers wait, and must not write to it.
+// Each call of Run, Sync or Flush of a Publisher starts at most as many goroutines as
+// [PublisherConfig].Workers, and returns when these have ended. Run, Sync and Flush may run
+// concurrently: a pod still has only one publication at a time. The Publisher calls Publish
+// of a sink without a lock held. It may call Forget while writers of the Manager wait, so
+// Forget must not call writing methods of the Manager.
 //
 // # Differences from the kubelet
 //
@@ -90,7 +93,7 @@
 //     there that is running, was only created or is in an unknown state.
 //   - A container in an unknown state that was reported as terminated stays terminated; the
 //     kubelet shows it as waiting from the second report on, as if it had never run.
-//   - A container that was reported as lost and is running after all is not counted as
+//   - A container that was reported as lost and is still running is not counted as
 //     restarted; the kubelet counts a restart.
 //   - A container that must not run again is never shown as waiting; the kubelet shows it
 //     as waiting if the runtime has removed it or does not know its state, and if it is an
@@ -108,7 +111,8 @@
 //   - Whether a mount is recursively read-only is reported by the runtime for the
 //     container; the kubelet derives it from what the runtime supports.
 //   - A container's status has its volume mounts from the first report on; the kubelet
-//     copies them from the previous status, so they are missing for ever if that had none.
+//     copies them from the previous status, so they stay missing if the previous status had
+//     no volume mounts.
 //   - Stop signals (KEP-4960), alpha and off by default, are not shown. The health of
 //     devices (KEP-4680) is shown if the caller supplies it in [Input].
 //
@@ -135,7 +139,7 @@
 // The pod:
 //
 //   - A pod that has ended keeps its phase, reason and message in the Manager, whatever is
-//     reported; in the kubelet only in status generation.
+//     reported; in the kubelet only status generation keeps them.
 //   - A pod that has ended is not Ready as soon as it is reported; the kubelet corrects
 //     Ready only in the status that it sends to the API server.
 //   - The transition time of Ready does not change after a pod has ended; if a pod is
@@ -208,5 +212,5 @@
 //
 // No fakes are needed: call [Generate] with literal values, and use a fake clock for a
 // Manager. An [Observer] can record each [Change], and a [SinkFunc] each publication.
-// [Publisher.Sync] does one pass and returns when it is done.
+// [Publisher.Sync] does one pass, and returns when the pass is done.
 package status

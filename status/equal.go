@@ -9,12 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Equal reports whether a and b, two statuses of pod, are equal, so that the second need not
-// be published after the first. It compares the results of [Normalize]: fractions of
-// seconds, message text that would be cut off, and the order of containers do not matter.
-// It ignores times and generations in conditions, and everything that other writers own:
-// their conditions and fields such as the status of resource claims. Neither status is
-// modified.
+// Equal reports whether two statuses of pod are equal, so that b need not be published
+// after a. Equal compares the results of [Normalize]: fractions of seconds, message text
+// that would be cut off, and the order of containers do not matter. It ignores times and
+// generations in conditions, and everything that other writers own: their conditions and
+// fields such as the status of resource claims. Neither status is modified.
 func Equal(pod *corev1.Pod, a, b *corev1.PodStatus) bool {
 	return equality.Semantic.DeepEqual(comparedFields(pod, a), comparedFields(pod, b))
 }
@@ -32,7 +31,7 @@ func comparedFields(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodStatus {
 }
 
 // ownFields returns the part of a status that the node owns: all fields except those of
-// other writers, and the conditions of the node. It shares memory with s.
+// other writers, and the node's conditions. The result shares memory with s.
 func ownFields(s *corev1.PodStatus) *corev1.PodStatus {
 	mine := &corev1.PodStatus{
 		ObservedGeneration:         s.ObservedGeneration,

@@ -32,9 +32,10 @@ func full() *corev1.PodStatus {
 	return &s
 }
 
-// TestEqual_ComparesEveryField sets each field of a status and its parts in turn. A
-// field of a later version of the API fails here until Equal compares it:
-// VolumeHealth is v0.37's, which v0.36 can't name and nothing here sets.
+// TestEqual_ComparesEveryField sets each field of a status and its parts in turn. A field
+// of a later version of the API fails here until Equal compares it. VolumeHealth is a
+// field of v0.37 of the API. It does not exist in v0.36, and this package does not set
+// it.
 func TestEqual_ComparesEveryField(t *testing.T) {
 	t.Parallel()
 	ignored := []string{"Conditions", "ResourceClaimStatuses", "ExtendedResourceClaimStatus", "NodeAllocatableResourceClaimStatuses", "VolumeHealth"}
@@ -142,7 +143,7 @@ func TestNormalize_SharesTheMessageLimit(t *testing.T) {
 	pod.Spec.Containers = make([]corev1.Container, 40)
 	pod.Spec.InitContainers = make([]corev1.Container, 6)
 	pod.Spec.EphemeralContainers = make([]corev1.EphemeralContainer, 2)
-	for range 30 { // the others have no status yet
+	for range 30 { // the other containers have no status yet
 		st := corev1.ContainerStatus{Name: "c"}
 		st.State.Terminated = &corev1.ContainerStateTerminated{Message: long}
 		st.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Message: "short"}
@@ -190,8 +191,8 @@ func names(list []corev1.ContainerStatus) (out []string) {
 }
 
 func FuzzNormalize(f *testing.F) {
-	// Long messages are short ones repeated: the fuzzer takes minutes to shorten an
-	// input of many bytes.
+	// Long messages are repetitions of short messages, because the fuzzer takes minutes to
+	// shorten an input of many bytes.
 	f.Add("last words", uint16(1), uint8(1), int64(1))
 	f.Add("é", uint16(7000), uint8(1), int64(-1))
 	f.Add("\xf0\x9f\x92\xa9\xf0\x9f", uint16(4000), uint8(7), int64(1_700_000_000_123_456_789))

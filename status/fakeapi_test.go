@@ -33,15 +33,15 @@ type api struct {
 	mu      sync.Mutex
 	pods    map[string]*corev1.Pod
 	version int
-	calls   []string // what was asked, in order: "patch pod"
+	calls   []string // the calls in order, such as "patch pod"
 	flying  int
-	most    int // of calls at a time
+	most    int // the maximum number of concurrent calls
 
 	latency time.Duration
-	// before and after run without the lock, around what the call does; an error is
-	// the answer.
+	// before and after run before and after each call, without the lock. An error that
+	// they return is the result of the call.
 	before, after func(ctx context.Context, verb, name string) error
-	// wrote sees every stored version.
+	// wrote is called for every stored version.
 	wrote func(old, next *corev1.Pod)
 }
 
@@ -53,7 +53,7 @@ func newAPI(pods ...*corev1.Pod) *api {
 	return a
 }
 
-// put stores a pod and returns what a watch would show of it.
+// put stores a pod and returns the object that a watch would return.
 func (a *api) put(pod *corev1.Pod) *corev1.Pod {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -209,7 +209,7 @@ func patched(pod *corev1.Pod, patch []byte) (*corev1.Pod, error) {
 	return &next, json.Unmarshal(body, &next)
 }
 
-// ServeHTTP speaks the API's HTTP.
+// ServeHTTP implements the HTTP API.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/"), "/")
 	pods, name := a.Pods(parts[0]), parts[2]
@@ -240,7 +240,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// remotePods is a client of the API's HTTP, which does what client-go's does.
+// remotePods is a client of the HTTP API that behaves like client-go's pod client.
 type remotePods struct {
 	http *http.Client
 	url  string
@@ -361,7 +361,7 @@ func (n *node) start(tb testing.TB) {
 	})
 }
 
-// numbered returns n pods as an API server has them at first.
+// numbered returns n pods as they are after their creation in an API server.
 func numbered(n int) (pods []*corev1.Pod) {
 	for i := range n {
 		name := fmt.Sprint("p", i)

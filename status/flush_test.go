@@ -57,7 +57,7 @@ func TestPublisher_PodReportedAgainWhileItIsForgotten(t *testing.T) {
 		m.SetPodStatus(pod, simple("Running", "True"))
 		synctest.Wait()
 		m.RemoveOrphanedStatuses(func(types.UID) bool { return false })
-		time.Sleep(1500 * time.Millisecond) // published, and being forgotten
+		time.Sleep(1500 * time.Millisecond) // now the status is published, and Forget is running
 		m.SetPodStatus(pod, simple("Running", "False"))
 		require.NoError(t, p.Flush(t.Context()))
 		cancel()
@@ -66,7 +66,7 @@ func TestPublisher_PodReportedAgainWhileItIsForgotten(t *testing.T) {
 	})
 }
 
-// forgetful takes a second for everything.
+// forgetful is a sink whose methods take a second each.
 type forgetful struct {
 	mu  sync.Mutex
 	log []string
@@ -160,7 +160,8 @@ func TestAPIServer_KeepsNothingOfUnpublishedPods(t *testing.T) {
 	require.NoError(t, n.Sync(t.Context()))
 	require.Equal(t, []string{"patch p0"}, a.asked())
 
-	// Seen counts from the first publication on, also of one that had nothing to say.
+	// RecordObject stores objects of a pod from its first publication on, even if that publication
+	// sent no request.
 	shown := a.edit("p0", func(pod *corev1.Pod) { pod.Labels = map[string]string{"a": "b"} })
 	n.sink.RecordObject(pod.UID, shown)
 	n.SetPodStatus(seen, simple("Running", "True"))

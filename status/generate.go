@@ -13,53 +13,53 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// Input is everything that a pod's status depends on. Nothing in it is modified
-// or retained.
+// Input contains all facts on which the status of a pod depends. It is neither modified nor
+// retained.
 type Input struct {
 	// Pod is the desired pod. Required. Its Status, if set, is the status in the API
 	// server.
 	Pod *corev1.Pod
-	// Runtime is the state of the pod in the runtime. Nil means that it is unknown; the
-	// containers then keep their status in Previous. A container that is missing in
-	// Runtime does not exist, unless Runtime is Stale: then it keeps its status in
-	// Previous as well.
+	// Runtime is the state of the pod in the runtime. If Runtime is nil, the state is unknown,
+	// and the containers keep their status in Previous. A container that is missing in Runtime
+	// does not exist. But if Runtime is Stale, a missing container keeps its status in
+	// Previous.
 	Runtime *podcache.Status
-	// RuntimeName is the scheme of container IDs, the name that the runtime's Version call
-	// returns, such as "containerd". If it is empty, IDs have no scheme.
+	// RuntimeName is the scheme of container IDs, such as "containerd": the runtime's name in
+	// the response of the CRI call Version. If it is empty, IDs have no scheme.
 	RuntimeName string
 	// Previous is the last reported status of the pod. If its phase is empty, Pod.Status
 	// is used instead.
 	Previous corev1.PodStatus
-	// Terminal means that the pod has ended: no container runs or will run again.
+	// Terminal means that the pod has ended: no container of the pod runs, and none will run
+	// again.
 	Terminal bool
 	// Waiting contains, by container name, why a container that should be started is not
-	// running: CrashLoopBackOff, ImagePullBackOff, CreateContainerError and so on.
-	// It has no effect on a container that runs or must not run again.
+	// running: CrashLoopBackOff, ImagePullBackOff, CreateContainerError and so on. An entry has
+	// no effect if the container runs or must not run again.
 	Waiting map[string]corev1.ContainerStateWaiting
-	// TerminationMessage returns the termination message of a container that has exited. It is
-	// appended to the message in the runtime's status. Optional; podrunner.TerminationMessage
-	// can be used.
+	// TerminationMessage returns the termination message of a container that has exited. The
+	// message is appended to the message in the runtime's status. Optional. An implementation
+	// is podrunner.TerminationMessage.
 	TerminationMessage func(*runtimeapi.ContainerStatus) string
 	// Allocated contains, by container name, the resources allocated to a container if they
 	// differ from the spec because a resize is pending.
 	Allocated map[string]corev1.ResourceRequirements
-	// Enforced contains, by container name, the resources that the node enforced when it
-	// last started or resized the container. They are used if the runtime reports no
-	// resources of a running container, and for memory requests, which runtimes do not
-	// report. Optional.
+	// Enforced contains, by container name, the resources that the node enforced when it last
+	// started or resized the container. Enforced is used if the runtime reports no resources of
+	// a running container, and for memory requests, which runtimes do not report. Optional.
 	Enforced map[string]corev1.ResourceRequirements
-	// Devices contains, by container name, the health of the devices and claims of a
-	// container (KEP-4680), as a device manager reports it. If it is nil, a container
-	// keeps its last reported one.
+	// Devices contains, by container name, the health of the devices and claims of a container
+	// (KEP-4680), as a device manager reports it. If Devices is nil, the last reported health
+	// of a container is used.
 	Devices map[string][]corev1.ResourceStatus
-	// NodeIPs are the node's addresses, the primary one first. If it is empty, the last
-	// reported host addresses are kept.
+	// NodeIPs are the node's addresses, the primary address first. If NodeIPs is empty, the
+	// last reported host addresses are kept.
 	NodeIPs []string
-	// Probes returns the probe results of running containers. Nil means that there are no
-	// probes: a container is started and ready while it runs.
+	// Probes returns the probe results of running containers. If Probes is nil, no container
+	// has probes: each container is started and ready while it runs.
 	Probes Probes
-	// Now is the time of the changes in this status. If it is zero, such
-	// times stay unset, and a [Manager] sets them.
+	// Now is the time of all changes in the new status. If Now is zero, the times of changes
+	// are not set; a [Manager] sets them later.
 	Now time.Time
 }
 
@@ -79,8 +79,8 @@ const (
 	ProbeFailed
 )
 
-// Probes returns the probe results of the running container with the given name and CRI
-// ID. It is called for regular containers and sidecars only.
+// Probes returns the probe results of the running container with the given name and CRI ID.
+// [Generate] calls it for regular containers and sidecars only.
 type Probes func(container, id string) (startup, readiness ProbeResult)
 
 // Generate returns the status of a pod. It is a pure function. The result is
@@ -118,9 +118,9 @@ func startTime(old *corev1.PodStatus, in *Input) *metav1.Time {
 	}
 }
 
-// setPhase sets the phase, reason and message. A terminal phase does not change. That of the
-// API server has precedence, because the API server rejects any other. Reason and message
-// belong to the phase and are kept while it does not change.
+// setPhase sets the phase, reason and message. A terminal phase does not change. A terminal
+// phase in the API server has precedence, because the API server rejects any other phase.
+// Reason and message belong to the phase, and are kept while the phase does not change.
 func setPhase(s, old *corev1.PodStatus, in *Input) {
 	s.Phase = Phase(in.Pod, s, PhaseFacts{Terminal: in.Terminal, Initialized: initialized(in, s)})
 	if podspec.IsTerminal(old.Phase) && !podspec.IsTerminal(s.Phase) {
@@ -149,12 +149,12 @@ func initialized(in *Input, s *corev1.PodStatus) bool {
 	})
 }
 
-// keepPrevious reports whether the previous status is kept where Runtime has no data,
-// because the runtime state is unknown or stale. Of a terminal pod nothing is kept, because
-// no container runs.
+// keepPrevious reports whether the previous status is used where Runtime has no data. It
+// returns true if the runtime state is unknown or stale. For a terminal pod it returns
+// false, because no container runs.
 func (in *Input) keepPrevious() bool { return !in.Terminal && (in.Runtime == nil || in.Runtime.Stale) }
 
-// previous returns the status that was reported before this one.
+// previous returns in.Previous, or the status in the API server if in.Previous is empty.
 func (in *Input) previous() *corev1.PodStatus {
 	if in.Previous.Phase == "" {
 		return &in.Pod.Status

@@ -63,7 +63,7 @@ func TestGenerate_PodLifecycle(t *testing.T) {
 	pod := newPod(corev1.RestartPolicyNever, "a", "b")
 	in := status.Input{Pod: pod, RuntimeName: "containerd", NodeIPs: []string{"192.168.0.1"}, Now: at(0)}
 
-	s := status.Generate(in) // nobody has looked yet
+	s := status.Generate(in) // the runtime state is unknown
 	require.Equal(t, corev1.PodPending, s.Phase)
 	require.Equal(t, "ContainerCreating", s.ContainerStatuses[0].State.Waiting.Reason)
 	require.Equal(t, corev1.PodQOSBurstable, s.QOSClass)
@@ -258,7 +258,7 @@ func TestGenerate_Addresses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		host          bool
-		phase         corev1.PodPhase // said before; Running if none is given
+		phase         corev1.PodPhase // the previous phase; default Running
 		runtime, node []string
 		previous      []corev1.PodIP
 		want          []corev1.PodIP
@@ -290,7 +290,7 @@ func TestGenerate_Addresses(t *testing.T) {
 	}
 }
 
-// inputs returns new odd and ordinary inputs.
+// inputs returns new inputs, ordinary and unusual.
 func inputs() map[string]status.Input {
 	pod := newPod("OnFailure", "b", "a")
 	pod.Spec.InitContainers = []corev1.Container{{Name: "i"}, {Name: "s", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
@@ -336,7 +336,7 @@ func TestGenerate_InputIsNeitherModifiedNorShared(t *testing.T) {
 		s := status.Generate(in)
 		want := s.DeepCopy()
 		require.Equal(t, untouched[name], in, name)
-		// Whatever is done to the input now, the status does not notice.
+		// Changes of the input do not change the status now.
 		for i := range in.Pod.Spec.Containers {
 			in.Pod.Spec.Containers[i].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("9")
 		}

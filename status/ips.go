@@ -9,16 +9,17 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// setIPs sets the addresses of host and pod. A pod on the host network for which
-// the runtime reports no address gets those of the node; if it has one address, the node's
-// second address is added if it is of the other family. A terminated pod keeps its
-// addresses, also after a restart of the agent.
+// setIPs sets the addresses of host and pod. If the runtime reports no address of a pod
+// on the host network, the pod has the addresses of the node. If the runtime reports an
+// address of only one family and the node's second address is of the other family, the
+// second address is added. A terminated pod keeps its addresses, also after a restart of
+// the agent.
 func setIPs(s, old *corev1.PodStatus, in *Input) {
 	node := podips.Families(in.NodeIPs, in.NodeIPs)
 	for _, ip := range node {
 		s.HostIPs = append(s.HostIPs, corev1.HostIP{IP: ip})
 	}
-	if len(node) == 0 { // unknown: keep the previous ones
+	if len(node) == 0 { // unknown: keep the previous addresses
 		s.HostIPs = slices.Clone(old.HostIPs)
 	}
 	var ips []string

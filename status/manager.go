@@ -18,10 +18,10 @@ import (
 // [New]. Its methods are safe for concurrent use.
 //
 // It stores copies of the statuses that it receives. It retains the pods themselves, which
-// callers must not modify afterwards. A stored status is replaced, never modified.
-// [Manager.Update] passes a copy that the caller may modify. All other methods and the
-// callbacks of an [Observer] pass the stored status itself, which is shared and must not be
-// modified.
+// callers must not modify afterwards. The Manager replaces a stored status, and never
+// modifies it. [Manager.Update] passes a copy that the caller may modify. All other methods
+// and the callbacks of an [Observer] pass the stored status itself, which is shared and
+// must not be modified.
 type Manager struct {
 	cfg Config
 
@@ -51,8 +51,9 @@ func New(cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// GetPodStatus returns the pod's current status, or the saved one if no status was set in
-// this process. It returns false if neither exists. The UID may be that of a mirror pod.
+// GetPodStatus returns the pod's current status, or the saved status if no status was set
+// in this process. It returns false if neither exists. The UID may be the UID of a mirror
+// pod.
 func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 	uid = m.cfg.TranslateUID(uid)
 	if s := m.reported(m.entry(uid), uid); s != nil {
@@ -64,13 +65,14 @@ func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 // SetPodStatus sets the status of the pod. It returns the stored status and whether it has
 // changed. The stored status follows these rules, whatever status contains:
 //
-//   - if the phase is terminal already, in the previous status or in pod.Status, it does
-//     not change, and the pod is not Ready; if status has another phase, its reason and
-//     message are replaced as well, because they belong to the phase;
-//   - the start time never changes after it was set; if it is unknown, it becomes now;
+//   - if the phase in the previous status or in pod.Status is terminal, the phase does not
+//     change, and the pod is not Ready; if status has another phase, its reason and message
+//     are replaced as well, because they belong to the phase;
+//   - the start time never changes after it was set; if it is not set, it becomes the
+//     current time;
 //   - a condition's transition time changes only with its status;
 //   - the observed generation is the pod's, and never decreases;
-//   - it is normalized (see [Normalize]).
+//   - the status is normalized (see [Normalize]).
 //
 // If [CheckTransition] returns an error, the status is rejected. SetPodStatus then returns
 // the previous status; if none was set in this process, it returns status with the pod's
@@ -87,7 +89,7 @@ func (m *Manager) SetPodStatus(pod *corev1.Pod, status corev1.PodStatus) (stored
 // Update modifies the status of a pod atomically: fn modifies a copy, and the result is
 // stored as by [Manager.SetPodStatus]. It reports whether the status has changed. If no
 // status of the pod was set in this process, fn is not called. fn must not call writing
-// methods. Other writers wait for it.
+// methods. Other writers wait until fn has returned.
 func (m *Manager) Update(uid types.UID, fn func(*corev1.PodStatus)) (changed bool) {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -101,11 +103,12 @@ func (m *Manager) Update(uid types.UID, fn func(*corev1.PodStatus)) (changed boo
 	return changed
 }
 
-// TerminatePod records that the pod has ended and that nothing of it runs any more.
-// Containers whose termination was not observed become terminated with exit code 137,
-// except init containers that were never started. If the phase is not terminal, it becomes
-// Failed, except for a static pod. It returns the new status. pod is not modified; it is
-// retained.
+// TerminatePod records that the pod has ended and that no container of the pod runs any
+// more. Containers whose termination was not observed become terminated with exit code 137,
+// except init containers that were never started, and regular containers if the init
+// containers have not completed. If the phase is not terminal, it becomes Failed, except
+// for a static pod. TerminatePod returns the new status. It retains pod and does not modify
+// it.
 func (m *Manager) TerminatePod(pod *corev1.Pod) corev1.PodStatus {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -116,16 +119,16 @@ func (m *Manager) TerminatePod(pod *corev1.Pod) corev1.PodStatus {
 	return stored
 }
 
-// RemovePodStatus removes the status of a pod and reports whether there was one. It is used
-// when a pod is started again with the same UID.
+// RemovePodStatus removes the status of a pod and reports whether the pod had a status.
+// Call it when a pod is started again with the same UID.
 func (m *Manager) RemovePodStatus(uid types.UID) (removed bool) {
 	m.step.Lock()
 	defer m.step.Unlock()
 	return m.remove(uid)
 }
 
-// RemoveOrphanedStatuses removes the statuses of all pods for which keep returns false and
-// returns their number. keep may call reading methods.
+// RemoveOrphanedStatuses removes the statuses of all pods for which keep returns false. It
+// returns the number of removed statuses. keep may call reading methods.
 func (m *Manager) RemoveOrphanedStatuses(keep func(types.UID) bool) (removed int) {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -141,8 +144,8 @@ func (m *Manager) RemoveOrphanedStatuses(keep func(types.UID) bool) (removed int
 	return removed
 }
 
-// remove removes all state of a pod and reports whether there was a status of it; there may
-// be only a resize. The caller holds step.
+// remove removes all state of a pod and reports whether the pod had a status. A pod may
+// have a resize and no status. The caller holds step.
 func (m *Manager) remove(uid types.UID) (removed bool) {
 	m.mu.Lock()
 	_, removed = m.pods[uid]
@@ -172,8 +175,8 @@ func (m *Manager) entries() map[types.UID]*entry {
 	return maps.Clone(m.pods)
 }
 
-// reported returns the last reported status of a pod, in this process or an earlier one;
-// nil if the pod has no status yet.
+// reported returns the last status of a pod that this process or an earlier process
+// reported. It returns nil if the pod has no status yet.
 func (m *Manager) reported(e *entry, uid types.UID) *corev1.PodStatus {
 	if e != nil {
 		return &e.status
@@ -184,13 +187,14 @@ func (m *Manager) reported(e *entry, uid types.UID) *corev1.PodStatus {
 	return nil
 }
 
-// previous returns the last reported status of pod, or pod.Status if none was reported.
+// previous returns the last reported status of pod, or pod.Status if no status was
+// reported.
 func (m *Manager) previous(e *entry, pod *corev1.Pod) *corev1.PodStatus {
 	return cmp.Or(m.reported(e, pod.UID), &pod.Status)
 }
 
-// store replaces e, which is nil if there is no entry, with next, which the manager owns
-// from then on. The caller holds step.
+// store replaces the status in e with next. e is nil if the pod has no entry. The Manager
+// owns next from then on. The caller holds step.
 func (m *Manager) store(e *entry, pod *corev1.Pod, next *corev1.PodStatus, finished bool) (corev1.PodStatus, bool) {
 	old := m.previous(e, pod)
 	if err := CheckTransition(pod, old, next); err != nil {
@@ -222,9 +226,9 @@ func (m *Manager) store(e *entry, pod *corev1.Pod, next *corev1.PodStatus, finis
 	return *next, true
 }
 
-// withOthers returns next with our own conditions replaced by those of old. Conditions of
-// other writers are not a change of our status, but they must be stored, because they
-// include readiness gates, which the next probe result needs.
+// withOthers returns next, with the node's own conditions replaced by those in old.
+// Conditions of other writers are not a change of the node's status. They must be stored
+// nevertheless, because they include readiness gates, which the next probe result needs.
 func withOthers(old, next []corev1.PodCondition) []corev1.PodCondition {
 	for i := range next {
 		if was := Condition(old, next[i].Type); was != nil && ownerOf(was.Type) != foreign {
@@ -240,7 +244,7 @@ func (m *Manager) setEntry(e *entry) {
 	m.pods[e.pod.UID] = e
 }
 
-// reconcile applies the rules of SetPodStatus to next, which follows old.
+// reconcile applies the rules of SetPodStatus to next. old is the previous status.
 func (m *Manager) reconcile(pod *corev1.Pod, old, next *corev1.PodStatus) {
 	for _, end := range []*corev1.PodStatus{&pod.Status, old} { // old has precedence
 		if podspec.IsTerminal(end.Phase) && next.Phase != end.Phase {

@@ -20,7 +20,7 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// world is a manager on a fake clock and what its observer saw.
+// world is a Manager with a fake clock, and the recorded calls of its observer.
 type world struct {
 	*status.Manager
 	clock   *testingclock.FakeClock

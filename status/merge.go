@@ -12,18 +12,18 @@ import (
 // Merge returns the status to publish. pod is the object in the API server, and reported is
 // the status that the node reports:
 //
-//   - conditions of other writers and the status of resource claims are those of pod,
+//   - conditions of other writers and the status of resource claims are copied from pod,
 //     whatever reported contains;
 //   - DisruptionTarget, which other writers may set too, is published only together with
 //     the terminal phase that it explains;
-//   - while mayRun is true, the pod may still have running containers, and a terminal phase
-//     is not published, because other components would reuse the pod's resources. held
-//     reports that. The rest of reported is published;
+//   - mayRun means that the pod may still have running containers. A terminal phase is then
+//     not published, because other components would reuse the pod's resources, and held is
+//     true. The rest of reported is published;
 //   - a terminal phase in the API server is never changed;
 //   - a pod with a terminal phase is not Ready, and neither are its containers.
 //
-// Transition times of conditions that change here are now. Neither input is
-// modified; the result shares memory with both.
+// If Merge changes a condition, the transition time becomes now. Neither pod nor reported
+// is modified; the result shares memory with both.
 func Merge(pod *corev1.Pod, reported *corev1.PodStatus, mayRun bool, now time.Time) (merged corev1.PodStatus, held bool) {
 	api := &pod.Status
 	merged = *reported
@@ -45,7 +45,8 @@ func Merge(pod *corev1.Pod, reported *corev1.PodStatus, mayRun bool, now time.Ti
 	return merged, held
 }
 
-// mergeConditions returns the node's conditions from reported and the others from api.
+// mergeConditions returns the node's conditions from reported and the conditions of other
+// writers from api. ends means that the terminal phase in reported is published now.
 func mergeConditions(api, reported *corev1.PodStatus, ends bool, now time.Time) []corev1.PodCondition {
 	out := make([]corev1.PodCondition, 0, len(api.Conditions)+len(reported.Conditions))
 	for _, c := range api.Conditions {

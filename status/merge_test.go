@@ -128,7 +128,7 @@ func TestPatch_ContainsOnlyDifferences(t *testing.T) {
 		"conditions":[{"type":"Ready","status":"True","reason":null,"message":null}]}}`, string(body))
 }
 
-// random returns a status of a pod in which anything may be, normalized.
+// random returns a normalized status of a pod with random values.
 func random(r *rand.Rand, pod *corev1.Pod) *corev1.PodStatus {
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
 	moment := func() metav1.Time { return metav1.Time{Time: at(r.Int64N(3))} }
@@ -210,7 +210,7 @@ func random(r *rand.Rand, pod *corev1.Pod) *corev1.PodStatus {
 	return s
 }
 
-// checkMergeAndPatch checks all that is to hold for any two statuses.
+// checkMergeAndPatch checks the rules that hold for any two statuses.
 func checkMergeAndPatch(t *testing.T, seed uint64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -271,8 +271,8 @@ func FuzzMergeAndPatch(f *testing.F) {
 	f.Fuzz(checkMergeAndPatch)
 }
 
-// TestSetPodStatus_StoresANormalizedCopy: neither what the caller holds nor what was
-// handed out before changes.
+// TestSetPodStatus_StoresANormalizedCopy: neither the caller's status nor an earlier
+// result changes.
 func TestSetPodStatus_StoresANormalizedCopy(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -280,7 +280,7 @@ func TestSetPodStatus_StoresANormalizedCopy(t *testing.T) {
 		w, pod := newWorld(t), newPod("Always", "a", "b", "c")
 		pod.Spec.InitContainers = []corev1.Container{{Name: "c"}, {Name: "a"}, {Name: "b"}}
 		for range 4 {
-			given := *random(r, &corev1.Pod{}) // in another order
+			given := *random(r, &corev1.Pod{}) // its containers are in another order than in the pod
 			given.Phase = "Running"
 			given.Conditions = slices.DeleteFunc(given.Conditions, func(c corev1.PodCondition) bool {
 				return c.Type == corev1.PodResizePending

@@ -11,15 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MaxTerminationMessageBytes is the limit for the termination messages of a pod together.
-// Each container has an equal share of it, for each of its messages.
+// MaxTerminationMessageBytes is the limit in bytes for all termination messages of a pod. Each
+// container has an equal share, which limits each message of the container.
 const MaxTerminationMessageBytes = 12 * 1024
 
-// Normalize converts s to the form in which the API server returns it, so that a status
-// that was sent equals the status that is read back: times in whole seconds, messages in valid
-// UTF-8, termination messages cut to their share at the end of a rune, init containers
-// in the order of the spec, and other containers by name. It modifies s and everything that
-// s points to, so these must not be shared. It is idempotent.
+// Normalize converts s to the form in which the API server returns it, so that a status that
+// was sent equals the status that is read back: times in whole seconds, messages in valid
+// UTF-8, termination messages cut to their share at the end of a rune, init containers in the
+// order of the spec, and other containers by name. It modifies s and everything that s points
+// to, so none of this may be shared. Normalize is idempotent.
 func Normalize(pod *corev1.Pod, s *corev1.PodStatus) {
 	truncate(s.StartTime)
 	for i := range s.Conditions {
@@ -83,9 +83,9 @@ func messageShare(pod *corev1.Pod) int {
 	return MaxTerminationMessageBytes / max(n, 1)
 }
 
-// truncateMessage returns at most limit bytes of s as valid UTF-8. JSON would replace a
-// partial rune with one of another length, and the status in the API server would never
-// equal the status that was sent.
+// truncateMessage returns at most limit bytes of s as valid UTF-8. The JSON encoder would
+// replace a partial rune with a rune of another length, and the status in the API server would
+// never equal the status that was sent.
 func truncateMessage(s string, limit int) string {
 	s = validUTF8(s)
 	if len(s) <= limit {
@@ -97,5 +97,5 @@ func truncateMessage(s string, limit int) string {
 	return s[:limit]
 }
 
-// validUTF8 returns s as valid UTF-8. JSON would convert it anyway.
+// validUTF8 returns s as valid UTF-8. The JSON encoder would convert s anyway.
 func validUTF8(s string) string { return strings.ToValidUTF8(s, string(utf8.RuneError)) }

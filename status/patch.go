@@ -9,10 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Patch returns the strategic merge patch that changes the status of base to next, or nil
-// if they do not differ. It contains base's UID and, if set, its resource version, so
-// that the API server rejects it with a conflict if the object was replaced or has changed.
-// It never contains what other writers own (see [Merge]). Neither input is modified.
+// Patch returns the strategic merge patch that changes the status of base to next, or nil if
+// they do not differ. The patch contains the UID of base and, if set, the resource version
+// of base. With these, the API server rejects the patch with a conflict if the object was
+// replaced or has changed. The patch never contains fields or conditions of other writers
+// (see [Merge]). Neither base nor next is modified.
 func Patch(base *corev1.Pod, next *corev1.PodStatus) ([]byte, error) {
 	shown, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ownFields(&base.Status))
 	if err != nil {
@@ -49,16 +50,17 @@ type object = map[string]any
 const conditionsField = "conditions"
 
 // The directives of a strategic merge patch. Without a directive, the API server merges some
-// lists with the existing ones, by a key.
+// lists with the existing lists, by a key.
 const (
 	directive = "$patch"
 	replace   = "replace"
 	remove    = "delete"
 )
 
-// diff returns the fields that differ. A field that is missing in next becomes null, which
-// removes it. The API server merges objects field by field. It replaces lists, except
-// podIPs and hostIPs, which it merges unless a directive says replace.
+// diff returns the fields that differ. A field that is missing in next becomes null, with
+// which the API server removes the field. The API server merges objects field by field. It
+// replaces lists, except podIPs and hostIPs, which it merges unless the list has the
+// directive replace.
 func diff(old, next object) object {
 	changes := object{}
 	for name, was := range old {

@@ -17,10 +17,10 @@ type PhaseFacts struct {
 	Initialized bool
 }
 
-// Phase returns the phase of a pod with the container statuses in s, by the kubelet's
-// rules, including container restart rules (KEP-5307) and sidecars (KEP-753). Statuses are
-// matched to the spec by container name. Phase does not know previous phases: [Generate]
-// and [Manager] ensure that a terminal phase does not change. Nothing is modified.
+// Phase returns the phase of a pod with the container statuses in s, by the kubelet's rules,
+// including container restart rules (KEP-5307) and sidecars (KEP-753). Statuses are matched
+// to the spec by container name. Phase does not depend on previous phases: [Generate] and
+// [Manager] ensure that a terminal phase does not change. Neither pod nor s is modified.
 func Phase(pod *corev1.Pod, s *corev1.PodStatus, facts PhaseFacts) corev1.PodPhase {
 	var n tally
 	for i := range pod.Spec.InitContainers {
@@ -56,12 +56,12 @@ func Phase(pod *corev1.Pod, s *corev1.PodStatus, facts PhaseFacts) corev1.PodPha
 // tally counts containers by their effect on the phase.
 type tally struct {
 	failedInit int // plain init containers that failed and will not run again
-	pending    int // plain init containers that have not terminated, others that never ran
+	pending    int // plain init containers that have not terminated, and other containers that never ran
 	starting   int // running sidecars that have not started
 	running    int // running sidecars and regular containers
 	stopped    int // terminated regular containers
-	succeeded  int // of these, those with exit code 0 that do not wait for a restart
-	final      int // of these, those that will not run again
+	succeeded  int // stopped containers with exit code 0 that do not wait for a restart
+	final      int // stopped containers that will not run again
 }
 
 func (n *tally) init(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus) {
@@ -106,9 +106,9 @@ func (n *tally) regular(pod *corev1.Pod, c *corev1.Container, st *corev1.Contain
 	}
 }
 
-// ended returns the termination of a container that is not running: its state, or the last
-// one if it waits for a restart. It returns nil if the container is running, has never run
-// or is unknown.
+// ended returns the termination of a container that is not running: the termination in its
+// state, or its last termination if the container waits for a restart. It returns nil if the
+// container is running, has never run or is unknown.
 func ended(st *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	switch {
 	case st == nil || st.State.Running != nil:
@@ -123,12 +123,13 @@ func ended(st *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 }
 
 // restarts reports whether c runs again after the given termination. A container that was
-// removed to restart the whole pod does, whatever its restart policy (KEP-5532).
+// removed because all containers of the pod restart runs again, whatever its restart policy
+// is (KEP-5532).
 func restarts(pod *corev1.Pod, c *corev1.Container, end *corev1.ContainerStateTerminated) bool {
 	return end.Reason == ReasonRestartingAllContainers || podspec.ShouldRestart(pod, c, end.ExitCode)
 }
 
-// find returns the status of the given name, or nil.
+// find returns the status with the given name, or nil.
 func find(list []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
 	return first(list, func(st *corev1.ContainerStatus) bool { return st.Name == name })
 }

@@ -10,11 +10,12 @@ import (
 )
 
 // SetContainerReadiness sets whether a container is ready, and updates the conditions Ready
-// and ContainersReady of its pod. id is the container's ID, with or without the scheme; it
-// distinguishes a container from its predecessor, so that a late result of that one changes
-// nothing. It reports whether the status has changed. Nothing changes for an unknown pod or
-// container, and a terminated container does not become ready. Call it with false as
-// soon as a container has died, before the next [Generate] (kubernetes#128820).
+// and ContainersReady of its pod. id is the container's ID, with or without the scheme. It
+// distinguishes a container from its predecessor, so that a late probe result of the
+// predecessor changes nothing. SetContainerReadiness reports whether the status has
+// changed. It does nothing if the pod or the container is unknown. A terminated container
+// does not become ready. Call SetContainerReadiness with false as soon as a container has
+// died, before the next [Generate] (kubernetes#128820).
 func (m *Manager) SetContainerReadiness(uid types.UID, id string, ready bool) (changed bool) {
 	return m.setContainer(uid, id, func(pod *corev1.Pod, s *corev1.PodStatus, st *corev1.ContainerStatus) {
 		ready := ready && st.State.Terminated == nil
@@ -30,7 +31,7 @@ func (m *Manager) SetContainerReadiness(uid types.UID, id string, ready bool) (c
 // SetContainerStartup sets whether a container has started, and updates the conditions
 // Initialized, Ready and ContainersReady of its pod. A container without a readiness probe
 // becomes ready at once; in the kubelet it becomes ready with the pod's next sync. A
-// container that has not started is not ready. Parameters and result are those of
+// container that has not started is not ready. Parameters and result are the same as in
 // [Manager.SetContainerReadiness].
 func (m *Manager) SetContainerStartup(uid types.UID, id string, started bool) (changed bool) {
 	return m.setContainer(uid, id, func(pod *corev1.Pod, s *corev1.PodStatus, st *corev1.ContainerStatus) {
@@ -50,8 +51,8 @@ func (m *Manager) SetContainerStartup(uid types.UID, id string, started bool) (c
 	})
 }
 
-// setContainer applies fn to a copy of the pod's status, stores it, and reports whether it
-// has changed.
+// setContainer applies fn to a copy of the pod's status, stores the copy, and reports
+// whether the status has changed.
 func (m *Manager) setContainer(uid types.UID, id string, fn func(*corev1.Pod, *corev1.PodStatus, *corev1.ContainerStatus)) bool {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -82,7 +83,7 @@ func isContainer(st *corev1.ContainerStatus, id string) bool {
 	return st.ContainerID == id || podspec.RuntimeID(st.ContainerID) == id
 }
 
-// setCondition replaces the condition of c's type, or adds it.
+// setCondition replaces the condition with the type of c, or adds c.
 func setCondition(s *corev1.PodStatus, c corev1.PodCondition) {
 	if was := Condition(s.Conditions, c.Type); was != nil {
 		*was = c

@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	// ErrGone is returned by a [Sink] if the pod does not exist any more.
+	// ErrGone is returned by a [Sink] if the pod no longer exists.
 	ErrGone = errors.New("the pod does not exist any more")
 	// ErrTerminalPhaseDeferred is returned by a [Sink] that has published a status without its terminal
 	// phase, because the pod may still have running containers.
@@ -30,20 +30,20 @@ var (
 )
 
 // Sink receives the statuses that the node reports. [APIServer] and [Saved] are sinks, and
-// [SinkFunc] turns a function into one.
+// [SinkFunc] turns a function into a Sink.
 type Sink interface {
-	// Publish publishes change.New and returns when that is done. It is called for one
-	// change of a pod at a time, always the newest; intermediate changes are skipped, and
-	// the same change may be published again. It must not modify what change points to.
-	// After ErrGone the pod is not published any more; after any other error the
-	// publication is retried.
+	// Publish publishes change.New before it returns. The Publisher calls Publish for one change
+	// of a pod at a time, always the newest change. It skips intermediate changes, and may publish
+	// the same change again. Publish must not modify the objects that change points to. After
+	// ErrGone the Publisher no longer publishes the pod; after any other error it retries the
+	// publication.
 	Publish(ctx context.Context, change Change) error
-	// Forget deletes the sink's state of a pod. It is not called during Publish for that
-	// pod.
+	// Forget deletes the sink's state of a pod. The Publisher does not call it while Publish runs
+	// for the same pod.
 	Forget(uid types.UID)
 }
 
-// SinkFunc is a function as a [Sink]. Its Forget does nothing.
+// SinkFunc is an adapter that makes a function a [Sink]. Its Forget does nothing.
 type SinkFunc func(ctx context.Context, change Change) error
 
 // Publish calls f.
@@ -63,16 +63,17 @@ type PublisherConfig struct {
 	Workers int
 	// Timeout limits one publication. Default 30s.
 	Timeout time.Duration
-	// MinBackoff and MaxBackoff are the back-off after failed publications of a pod. It
-	// doubles with each failure and is reduced by a random part of up to a half. A
-	// Retry-After of the API server may be longer. Default 500ms and 30s.
+	// MinBackoff and MaxBackoff are the shortest and the longest back-off after failed
+	// publications of a pod. The back-off doubles with each failure, and is reduced by a random
+	// part of up to a half. If the API server sends a longer Retry-After, the Publisher waits for
+	// that time. Default 500ms and 30s.
 	MinBackoff, MaxBackoff time.Duration
-	// Reconcile is how often Run publishes every pod of the sink again, to correct
-	// changes by other writers if the caller does not use Trigger; the kubelet does
-	// so every 10s. An [APIServer] compares and sends a request only if there is a
-	// difference; other sinks are called for each pod. Default 0: never.
+	// Reconcile is the period after which Run publishes every pod in the sink again. This corrects
+	// changes by other writers if the caller does not call Trigger. The kubelet's period is 10s.
+	// An [APIServer] sends a request only if the status in the API server differs; any other sink
+	// is called for each pod. Default 0: never.
 	Reconcile time.Duration
-	// Clock is the time source. Default the system clock. Timeouts are real time.
+	// Clock is the time source. Default the system clock. Timeout always uses the system clock.
 	Clock clock.Clock
 	// Random returns random numbers in [0, 1). Default: rand.Float64 of math/rand/v2.
 	Random func() float64
@@ -85,9 +86,10 @@ type PublisherConfig struct {
 // PublisherObserver contains optional callbacks. They may be called concurrently and must
 // not block.
 type PublisherObserver struct {
-	// Published is called after a publication succeeded, or returned ErrGone.
+	// Published is called after a publication that succeeded or returned ErrGone.
 	Published func(Publication)
-	// Failed is called after a failed publication, which will be retried in retryIn.
+	// Failed is called after a failed publication. The Publisher retries the publication after
+	// retryIn.
 	Failed func(pod *corev1.Pod, err error, retryIn time.Duration)
 	// Queue is called with the number of queued pods whenever it has changed.
 	// Calls may be out of order.
@@ -105,10 +107,10 @@ type Publication struct {
 	// the kubelet's pod_status_sync_duration_seconds, measured per version
 	// (kubernetes#107896).
 	Latency time.Duration
-	// Repeated means that the sink had this version already and was called to correct
-	// changes by other writers. Latency is then not that of a change.
+	// Repeated means that the sink had already published this version, and was called again to
+	// correct changes by other writers. Latency is then not the latency of a change.
 	Repeated bool
-	// Gone means that the pod does not exist in the sink any more.
+	// Gone means that the pod no longer exists in the sink.
 	Gone bool
 }
 
@@ -168,9 +170,9 @@ func (c PublisherConfig) withDefaults() PublisherConfig {
 // publishes several pods concurrently, but each pod only once at a time. Create it with
 // [NewPublisher]. Its methods are safe for concurrent use.
 //
-// Pods that are deleted or have ended have the highest priority. Of the others, the pod that
-// has waited longest is published first; a pod whose readiness has changed counts as
-// waiting five seconds longer. Memory is limited by the number of pods.
+// Pods that are deleted or have ended have the highest priority. Of all other pods, the pod
+// that has waited longest is published first. A pod whose readiness has changed is sorted as if
+// it had waited five seconds longer. Memory is limited by the number of pods.
 type Publisher struct {
 	cfg     PublisherConfig
 	queue   *queue
@@ -256,10 +258,11 @@ func (p *Publisher) Sync(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Flush publishes all statuses that were set before the call and returns when that is done.
-// A pod that does not exist in the sink any more counts as done. If ctx is done before that,
-// Flush returns an error. It works whether or not Run is running. It publishes only these
-// pods, so that it does not wait for others. A node calls it before it shuts down.
+// Flush publishes all statuses that were set before the call, and returns when they are
+// published. A pod that no longer exists in the sink counts as published. If ctx is done first,
+// Flush returns an error. Flush publishes only the pods of these statuses, so it waits for no
+// other pod. It may be called while Run is running. An agent calls Flush before it shuts down
+// the node.
 func (p *Publisher) Flush(ctx context.Context) error {
 	todo := p.queue.pending()
 	want := func(r *record) bool { return r.sent < todo[r.change.Pod.UID] }
@@ -270,10 +273,10 @@ func (p *Publisher) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Trigger requests another publication of a pod's status, with the last pod that was passed
-// to [Manager.SetPodStatus]. It is for cases in which the sink may have another status:
-// after [APIServer.RecordObject], or when a mirror pod was created. It also resumes publication
-// for a pod after [ErrGone].
+// Trigger requests another publication of a pod's status, with the last pod that was passed to
+// [Manager.SetPodStatus]. Call it when the sink may have another status: after
+// [APIServer.RecordObject], or when a mirror pod was created. It also resumes the publication
+// of a pod after [ErrGone].
 func (p *Publisher) Trigger(uid types.UID) {
 	uid = p.cfg.Statuses.cfg.TranslateUID(uid)
 	p.queue.requestAgain(uid, p.cfg.Statuses.entry(uid), p.cfg.Clock.Now())
@@ -290,7 +293,7 @@ func (p *Publisher) work(ctx context.Context, want func(*record) bool, over func
 		if over() {
 			return
 		}
-		// Wait for a free worker before choosing a pod: an urgent one may be queued meanwhile.
+		// Wait for a free worker before choosing a pod: an urgent pod may be queued in the meantime.
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
@@ -311,8 +314,8 @@ func (p *Publisher) work(ctx context.Context, want func(*record) bool, over func
 	}
 }
 
-// sleep waits until woken is closed or ctx is done, and at most for wait if that is not
-// negative.
+// sleep waits until woken is closed or ctx is done. If wait is not negative, it waits at most
+// for wait.
 func (p *Publisher) sleep(ctx context.Context, woken <-chan struct{}, wait time.Duration) {
 	var due <-chan time.Time
 	if wait >= 0 {
@@ -327,7 +330,7 @@ func (p *Publisher) sleep(ctx context.Context, woken <-chan struct{}, wait time.
 	}
 }
 
-// publish publishes one pod and queues it again if that failed.
+// publish publishes one pod, and queues the pod again if the publication failed.
 func (p *Publisher) publish(ctx context.Context, j *job) error {
 	call, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
@@ -335,13 +338,13 @@ func (p *Publisher) publish(ctx context.Context, j *job) error {
 	now, pod := p.cfg.Clock.Now(), j.change.Pod
 	o := outcome{sent: err == nil, gone: errors.Is(err, ErrGone)}
 	switch {
-	case o.sent || o.gone: // reported before a Flush that waits for this pod returns
+	case o.sent || o.gone: // call the observer before queue.finish, so that a Flush that waits for this pod returns later
 		p.cfg.Observer.Published(Publication{
 			Pod: pod, Version: j.change.Version, Priority: j.priority, Latency: now.Sub(j.since),
 			Repeated: j.version == j.change.Version, Gone: o.gone,
 		})
 	case ctx.Err() != nil:
-		o.failures = j.failures + 1 // without back-off, for another call of Run, Sync or Flush
+		o.failures = j.failures + 1 // no back-off, so that another call of Run, Sync or Flush publishes the pod
 	case errors.Is(err, ErrTerminalPhaseDeferred):
 		o.notBefore = now.Add(p.cfg.MinBackoff)
 	default:
@@ -359,7 +362,8 @@ func (p *Publisher) publish(ctx context.Context, j *job) error {
 	return nil
 }
 
-// backoff returns how long to wait after a failure that follows before consecutive ones.
+// backoff returns how long to wait after a failure with err. before is the number of
+// consecutive failures before it.
 func (p *Publisher) backoff(before int, err error) time.Duration {
 	wait := backoff.After(before, p.cfg.MinBackoff, p.cfg.MaxBackoff)
 	spread := time.Duration(p.cfg.Random() * float64(wait/2))

@@ -20,14 +20,14 @@ const (
 	// PriorityReadiness is the priority of a pod whose readiness has changed, because
 	// traffic depends on it.
 	PriorityReadiness
-	// PriorityUrgent is the priority of a pod that is deleted or has ended, because
-	// controllers and the scheduler wait for its name and its resources.
+	// PriorityUrgent is the priority of a pod that is deleted or has ended, because controllers
+	// and the scheduler wait for the pod's name and resources.
 	PriorityUrgent
 )
 
-// normalExtraWait is how much longer a pod of normal priority may wait than a pod whose
-// readiness has changed. Because it is a time and not a strict order, pods whose readiness has
-// changed cannot delay others for ever.
+// normalExtraWait is how much longer a pod of normal priority waits than a pod whose readiness
+// has changed. It is a time and not a strict order, so that pods whose readiness changes cannot
+// delay other pods for ever.
 const normalExtraWait = 5 * time.Second
 
 func priorityOf(c *Change) Priority {
@@ -57,13 +57,13 @@ type record struct {
 	priority Priority  // highest priority of the requests that are not served yet
 
 	inFlight  bool      // a publication is in progress
-	dropped   bool      // the pod was removed during a publication; it is forgotten afterwards
+	dropped   bool      // the pod was removed during a publication; the sink forgets it afterwards
 	failures  int       // number of failed publications in a row
 	notBefore time.Time // when the pod may be published again
 }
 
-// job is a publication in progress. It has a copy of the record from its beginning; live is the
-// record itself.
+// job is a publication in progress. It has a copy of the record from the start of the
+// publication; live is the record itself.
 type job struct {
 	record
 	live *record
@@ -74,7 +74,7 @@ func (j *job) uid() types.UID { return j.change.Pod.UID }
 // outcome is the result of a publication.
 type outcome struct {
 	sent, gone bool
-	failures   int // number of failed publications in a row, including this one
+	failures   int // number of failed publications in a row, including this publication
 	notBefore  time.Time
 }
 
@@ -85,7 +85,7 @@ type queue struct {
 	mu        sync.Mutex
 	requested uint64 // counts the requests of all pods
 	pods      map[types.UID]*record
-	waiting   map[types.UID]*record // pods with a request that is neither served nor being served
+	waiting   map[types.UID]*record // pods with a request that no publication has served or is serving
 	changed   chan struct{}         // closed and replaced at every change of the queue
 }
 
@@ -136,8 +136,8 @@ func (q *queue) requestAll(entries map[types.UID]*entry, now time.Time) {
 	}
 }
 
-// updatePod copies the newest pod object from e to r. The Manager adds no Change if the pod
-// object changes and its status does not.
+// updatePod copies the newest pod object from e to r. The Manager sends no Change if the pod
+// object changes and the status does not.
 func (r *record) updatePod(e *entry) {
 	if e != nil && e.version == r.change.Version {
 		r.change.Pod = e.pod
@@ -148,7 +148,7 @@ func (r *record) updatePod(e *entry) {
 func (q *queue) request(r *record, priority Priority, now time.Time) {
 	q.requested++
 	r.requested = q.requested
-	if r.failures == 0 { // without failures, only ErrTerminalPhaseDeferred delays the pod, and a new request ends that delay
+	if r.failures == 0 { // without failures, only ErrTerminalPhaseDeferred delays the pod, and a new request ends the delay
 		r.notBefore = time.Time{}
 	}
 	if q.waiting[r.change.Pod.UID] == nil {
@@ -169,7 +169,7 @@ func (r *record) before(other *record) bool {
 	return r.change.Pod.UID < other.change.Pod.UID
 }
 
-// deadline returns the time by which pods of the same urgency are sorted.
+// deadline returns the sort key of two pods that are both urgent or both not urgent.
 func (r *record) deadline() time.Time {
 	if r.priority == PriorityNormal {
 		return r.since.Add(normalExtraWait)
@@ -177,9 +177,9 @@ func (r *record) deadline() time.Time {
 	return r.since
 }
 
-// next begins and returns the first due publication among the pods for which want returns
-// true. If none is due, it returns nil and the time until the next one is due; the time is
-// negative if no publication is scheduled.
+// next starts and returns the first due publication among the pods for which want returns true.
+// If no publication is due, it returns nil and the time until the next publication is due. The
+// time is negative if no publication is scheduled.
 func (q *queue) next(now time.Time, want func(*record) bool) (j *job, wait time.Duration) {
 	q.mu.Lock()
 	var first *record

@@ -15,8 +15,8 @@ type resize struct {
 	pending, inProgress *corev1.PodCondition
 }
 
-// ResizeConditions returns copies of the conditions PodResizePending and
-// PodResizeInProgress of the pod, or nil for those that are not set.
+// ResizeConditions returns copies of the conditions PodResizePending and PodResizeInProgress
+// of the pod, or nil for each that is not set.
 func (m *Manager) ResizeConditions(uid types.UID) (pending, inProgress *corev1.PodCondition) {
 	r := m.resizeOf(uid)
 	return r.pending.DeepCopy(), r.inProgress.DeepCopy()
@@ -41,9 +41,9 @@ func (m *Manager) CountResizes() (pending map[string]int, inProgress int) {
 
 // SetPodResizePending sets the condition PodResizePending of the pod. The reason is
 // PodReasonInfeasible if the resize is not possible on this node; any other reason becomes
-// PodReasonDeferred. generation is that of the pod that requests the resize. It reports
-// whether the condition is new or has another reason or generation. It may be called
-// before a status of the pod is set.
+// PodReasonDeferred. generation is the generation of the pod that requests the resize.
+// SetPodResizePending reports whether the condition is new or has another reason or
+// generation. It may be called before a status of the pod is set.
 func (m *Manager) SetPodResizePending(uid types.UID, reason, message string, generation int64) (changed bool) {
 	if reason != corev1.PodReasonInfeasible {
 		reason = corev1.PodReasonDeferred
@@ -56,9 +56,10 @@ func (m *Manager) SetPodResizePending(uid types.UID, reason, message string, gen
 }
 
 // SetPodResizeInProgress sets the condition PodResizeInProgress of the pod. If reason and
-// message are empty, the previous ones are kept. The generation is that of the resize
-// that began, and is kept until [Manager.ClearPodResizeInProgress]. It reports whether the
-// condition is new or has another reason or message.
+// message are empty, the previous reason and message are kept. The first call sets the
+// generation, which is then kept until [Manager.ClearPodResizeInProgress].
+// SetPodResizeInProgress reports whether the condition is new or has another reason or
+// message.
 func (m *Manager) SetPodResizeInProgress(uid types.UID, reason, message string, generation int64) (changed bool) {
 	return m.setResize(uid, func(r *resize) bool {
 		was := r.inProgress
@@ -93,8 +94,8 @@ func (m *Manager) ClearPodResizeInProgress(uid types.UID) (changed bool) {
 	})
 }
 
-// resizeCondition returns the condition that follows was. The transition time changes only
-// with the reason.
+// resizeCondition returns the new condition. was is the previous condition, or nil. The
+// transition time changes only with the reason.
 func (m *Manager) resizeCondition(
 	t corev1.PodConditionType, was *corev1.PodCondition, reason, message string, generation int64,
 ) *corev1.PodCondition {
@@ -110,8 +111,8 @@ func (m *Manager) resizeCondition(
 	return c
 }
 
-// setResize modifies the resize conditions of a pod with fn and updates its status, if
-// there is one.
+// setResize modifies the resize conditions of a pod with fn, and updates the pod's status if
+// it is set. It does nothing if the phase is terminal.
 func (m *Manager) setResize(uid types.UID, fn func(*resize) bool) (changed bool) {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -131,7 +132,7 @@ func (m *Manager) setResize(uid types.UID, fn func(*resize) bool) (changed bool)
 }
 
 // resizeOf returns the resize of a pod. Before the first status of the pod in this process,
-// it is the resize that an earlier process reported.
+// it returns the resize that an earlier process reported.
 func (m *Manager) resizeOf(uid types.UID) resize {
 	m.mu.RLock()
 	r, isSet := m.resizes[uid]
@@ -156,10 +157,10 @@ func resizeIn(s *corev1.PodStatus) resize {
 	}
 }
 
-// showResize replaces the resize conditions in next with the stored ones. A caller may set a
-// status that it computed earlier; that must not restore a finished resize or lose a new
-// one. For a pod's first status, the conditions in old are used. A pod with a terminal
-// phase has none.
+// showResize replaces the resize conditions in next with the stored conditions. A caller may
+// set a status that it computed earlier; such a status must not restore a finished resize or
+// lose a new resize. For a pod's first status, the conditions in old are used. A pod with a
+// terminal phase has no resize conditions.
 func (m *Manager) showResize(uid types.UID, old, next *corev1.PodStatus) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

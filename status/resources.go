@@ -6,18 +6,20 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// The minimum values of the kernel. A lower request is enforced as the minimum, so the
-// enforced value does not show what was requested.
+// The minimum values of the kernel. A lower value in the spec is enforced as the minimum,
+// so the enforced value does not show the value in the spec.
 const (
-	minMilliCPULimit   = 10 // a quota of 1 ms a period of 100 ms
+	minMilliCPULimit   = 10 // a quota of 1 ms in each period of 100 ms
 	minMilliCPURequest = 2  // two shares
 	minShares          = 2
 )
 
-// setResources sets the resources of st. given is what is allocated to the container. A
-// running container shows the enforced values, which differ during a resize (KEP-1287). If
-// the runtime does not report a value, the value that the node enforced last is used; if that
-// is unknown, the previously reported value.
+// setResources sets the resources of st. given contains the resources that are allocated
+// to the container. The status of a running container shows the enforced values, which
+// differ from given during a resize (KEP-1287). If the runtime reports no values, or no
+// memory request, the values that the node enforced last are used. If these are unknown,
+// and for any other value that the runtime does not report, the previously reported value
+// is used.
 func (g *generator) setResources(
 	st *corev1.ContainerStatus, given *corev1.ResourceRequirements, seen *runtimeapi.ContainerStatus, old *corev1.ContainerStatus,
 ) {
@@ -48,9 +50,10 @@ func (g *generator) setResources(
 	enforce(st.Resources.Requests, before.Requests, corev1.ResourceMemory, memoryRequest, 0)
 }
 
-// enforce replaces the value of a resource in given with the enforced one. If that is nil
-// (unknown), it uses the value in before. It does nothing if given is nil. Values up to
-// least are not replaced.
+// enforce replaces the value of a resource in given with the enforced value. If the
+// enforced value is nil (unknown), it uses the value in before. It does nothing if given
+// is nil. It keeps the value in given if neither this value nor the enforced value is more
+// than least, in thousandths of a unit.
 func enforce(given, before corev1.ResourceList, name corev1.ResourceName, enforced *resource.Quantity, least int64) {
 	if given == nil {
 		return

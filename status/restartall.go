@@ -17,9 +17,9 @@ const (
 	removedToRestart    = "The container is removed because RestartAllContainers in place"
 )
 
-// AllContainersRestarting returns the condition of that name, for a pod with a rule
-// that restarts all containers. It is True from the termination of a container that matches
-// such a rule until all containers are removed.
+// AllContainersRestarting returns the condition AllContainersRestarting for a pod with a
+// restart rule that restarts all containers. The condition becomes True when a container
+// terminates and matches such a rule. It is True until all old containers are removed.
 func AllContainersRestarting(in Input, phase corev1.PodPhase) corev1.PodCondition {
 	cond := newCondition(in.Pod, corev1.AllContainersRestarting, corev1.ConditionFalse)
 	switch {
@@ -32,11 +32,11 @@ func AllContainersRestarting(in Input, phase corev1.PodPhase) corev1.PodConditio
 }
 
 // restartingAll reports whether the pod's containers are being removed so that all of them
-// restart. This begins when a container terminates and matches a rule with the action
-// RestartAllContainers. After that container is removed, the condition in the previous
-// status shows that a restart is in progress. If the runtime has only containers that are
-// not in the previous status, the restart is complete: an earlier agent started them and
-// stopped before it updated the status.
+// restart. The removal begins when a container terminates and matches a rule with the
+// action RestartAllContainers. After that container is removed, the condition in the
+// previous status shows that a restart is in progress. If the runtime has only containers
+// that are not in the previous status, the restart is complete: an earlier agent started
+// them and stopped before it updated the status.
 func restartingAll(in *Input) bool {
 	if in.Runtime == nil || !mayRestartAll(&in.Pod.Spec) {
 		return false

@@ -29,8 +29,8 @@ const (
 // when Put has returned. Delete of an unknown key is not an error. Keys returns the keys
 // with the given prefix. Package agent/state contains two implementations.
 //
-// A store may have a method PutUnsynced with the signature of Put, whose value may be lost
-// or damaged if the machine loses power.
+// A store may also have a method PutUnsynced with the signature of Put. A value that
+// PutUnsynced has stored may be lost or damaged if the machine loses power.
 type Store interface {
 	Get(ctx context.Context, key string) ([]byte, error)
 	Put(ctx context.Context, key string, value []byte) error
@@ -44,11 +44,11 @@ type Store interface {
 // [Saved.Status] returns them. Create it with [NewSaved]. Its methods are safe for
 // concurrent use, except that calls of Publish and Forget for one pod must not overlap.
 //
-// A status with a terminal phase is durable when Publish returns. Any other status is
-// stored with PutUnsynced if the store has it, because after a power failure the pod does
-// not run any more anyway. After a power failure such a file may be outdated or empty; Load
-// ignores an empty one and names it in its error. Syncing each of them would cost a node
-// with 50 starting pods a twentieth of its time.
+// A status with a terminal phase is durable when Publish returns. Any other status is stored
+// with PutUnsynced if the store has this method, because after a power failure the pod no
+// longer runs. The stored value may then be outdated or empty. Load ignores an empty value
+// and names its key in the error. If every status were synced, a node with 50 starting pods
+// would spend a twentieth of its time on it.
 type Saved struct {
 	store Store
 
@@ -63,7 +63,7 @@ func NewSaved(store Store) *Saved {
 }
 
 // Load reads the statuses in the store. It returns the joined errors of the statuses that it
-// could not read; it loads the others.
+// could not read, and loads all others.
 func (s *Saved) Load(ctx context.Context) error {
 	keys, err := s.store.Keys(ctx, savedPrefix)
 	if err != nil {
@@ -99,8 +99,8 @@ func (s *Saved) load(ctx context.Context, key string) error {
 	return nil
 }
 
-// Status returns the status of a pod that Load has read, for [Config.Saved], until a newer
-// one is published. It is shared and must not be modified.
+// Status returns the status of a pod that Load has read, until a newer status of the pod is
+// published. Use it as [Config.Saved]. The status is shared and must not be modified.
 func (s *Saved) Status(uid types.UID) (corev1.PodStatus, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +131,8 @@ func (s *Saved) RemoveOrphans(ctx context.Context, keep func(types.UID) bool) er
 }
 
 // deleteForgotten deletes the statuses of forgotten pods. The caller holds mu, so that no
-// new status of such a pod is published at the same time. Status and Forget wait for it.
+// new status of such a pod is published at the same time. Status and Forget wait until it
+// has returned.
 func (s *Saved) deleteForgotten(ctx context.Context) error {
 	var errs []error
 	for uid := range s.forgotten {
@@ -158,7 +159,7 @@ func (s *Saved) Publish(ctx context.Context, change Change) error {
 		return fmt.Errorf("save status: %w", err)
 	}
 	s.mu.Lock()
-	delete(s.found, change.Pod.UID) // replaced by the new one
+	delete(s.found, change.Pod.UID) // the new status replaces it
 	delete(s.forgotten, change.Pod.UID)
 	_ = s.deleteForgotten(ctx) // failures are retried, and RemoveOrphans returns them
 	s.mu.Unlock()
@@ -188,7 +189,7 @@ func (s *Saved) Forget(uid types.UID) {
 	s.forgotten[uid] = true
 }
 
-// savedKey returns the key of a pod's status. It escapes the UID, so that it cannot name
+// savedKey returns the key of a pod's status. It escapes the UID, so that the key cannot be
 // another path.
 func savedKey(uid types.UID) string {
 	return savedPrefix + url.PathEscape(string(uid)) + savedSuffix

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The container types, with their values in the kubelet's metric
+// The container types. The values are those in the kubelet's metric
 // terminated_containers_total.
 const (
 	ContainerTypeRegular   = "container"
@@ -21,16 +21,16 @@ type ContainerTermination struct {
 	// constants.
 	Pod        *corev1.Pod
 	Name, Type string
-	// ExitCode and Reason are those in the container's status.
+	// ExitCode and Reason are from the container's status.
 	ExitCode int32
 	Reason   string
 }
 
 // Subscribe adds an observer. Before it returns, it calls o.StatusChanged for the current
 // status of every pod, in the order of UIDs and with an empty Old; after that, o is called
-// for every change. No change is missed or reported twice. The rules of [Observer] apply.
-// cancel removes the observer and waits for a callback in progress. Callbacks must not call
-// it.
+// for every change. Each change is reported exactly once. The rules of [Observer] apply.
+// cancel removes the observer, and waits until a callback in progress has returned.
+// Callbacks must not call cancel.
 func (m *Manager) Subscribe(o Observer) (cancel func()) {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -48,8 +48,8 @@ func (m *Manager) Subscribe(o Observer) (cancel func()) {
 	}
 }
 
-// notify calls all observers with a change and the containers that have terminated with
-// it. old is the previous status, which an earlier process may have reported.
+// notify calls all observers with a change and with the container terminations in it. old
+// is the previous status, which an earlier process may have reported.
 func (m *Manager) notify(old *corev1.PodStatus, change *Change) {
 	for _, o := range m.observers {
 		if o.ContainerTerminated != nil {

@@ -58,8 +58,9 @@ func succeeded(state corev1.ContainerState) bool {
 	return state.Terminated != nil && state.Terminated.ExitCode == 0
 }
 
-// startedInits returns how many init containers, counted from the first, were started: all
-// except those at the end of the list that wait and never ran. The first one always counts.
+// startedInits returns the number of init containers that were started. Containers at the
+// end of the list that wait and never ran do not count. The first container always
+// counts.
 func startedInits(list []corev1.ContainerStatus) int {
 	n := len(list)
 	for n > 1 && list[n-1].State.Waiting != nil && list[n-1].LastTerminationState.Terminated == nil {

@@ -12,9 +12,9 @@ import (
 
 // CheckTransition returns an error that names every container that is terminated in old,
 // is not terminated in next, and must not run again according to its restart rules, its
-// restart policy or that of the pod. Sidecars and ephemeral containers are not checked, and
-// neither are pods with restart policy Always or with a rule that restarts all containers.
-// A container that is missing in next is not checked. Nothing is modified.
+// restart policy or the restart policy of the pod. It does not check sidecars, ephemeral
+// containers and containers that are missing in next. It does not check pods with restart
+// policy Always or with a rule that restarts all containers. Nothing is modified.
 func CheckTransition(pod *corev1.Pod, old, next *corev1.PodStatus) error {
 	if pod.Spec.RestartPolicy == corev1.RestartPolicyAlways || mayRestartAll(&pod.Spec) {
 		return nil
@@ -47,8 +47,8 @@ func revived(was *corev1.ContainerStatus, next []corev1.ContainerStatus) bool {
 	return was.State.Terminated != nil && now != nil && now.State.Terminated == nil
 }
 
-// isFinal reports whether container c must not run again after the given termination. c is
-// nil if it is missing in the spec.
+// isFinal reports whether container c must not run again after the given termination. c
+// is nil if the container is missing in the spec.
 func isFinal(pod *corev1.Pod, c *corev1.Container, end *corev1.ContainerStateTerminated) bool {
 	if end.ExitCode != 0 && pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure {
 		return false

@@ -21,8 +21,8 @@ const (
 	callTimeout = 2 * time.Minute
 	// maxMessageBytes is the maximum size of a received message, as in the kubelet.
 	maxMessageBytes = 16 << 20
-	// windowBytes is the flow control window. A fixed size that fits any message saves gRPC
-	// from measuring the bandwidth of a socket.
+	// windowBytes is the size of the flow control windows. With a fixed window that is large
+	// enough for any message, gRPC does not measure the bandwidth of the socket.
 	windowBytes = maxMessageBytes
 )
 
@@ -31,8 +31,8 @@ type Config struct {
 	// Endpoint is the address of the runtime, such as unix:///run/containerd/containerd.sock.
 	// Any gRPC target is valid. Required.
 	Endpoint string
-	// DialOptions are added to the client's own and override them, for example a dialer or an
-	// interceptor that counts calls, such as that of package metrics.
+	// DialOptions are added to the options of the client, and override them. Examples are a
+	// dialer, and the interceptor of package metrics, which counts calls. Optional.
 	DialOptions []grpc.DialOption
 }
 
@@ -63,10 +63,10 @@ func New(cfg Config) (*Client, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)),
 		grpc.WithStaticStreamWindowSize(windowBytes),
 		grpc.WithStaticConnWindowSize(windowBytes),
-		grpc.WithDisableRetry(), // no retries are configured; this saves gRPC the preparation for them
+		grpc.WithDisableRetry(), // no retries are configured, so gRPC need not prepare for retries
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
-			MinConnectTimeout: connectTimeout, // otherwise the back-off delay is used
+			MinConnectTimeout: connectTimeout, // otherwise gRPC uses the back-off delay as the time limit
 		}),
 	}, cfg.DialOptions...)...)
 	if err != nil {
@@ -81,12 +81,12 @@ func New(cfg Config) (*Client, error) {
 	}, nil
 }
 
-// Close closes the connection. Calls in progress and later ones return Canceled.
+// Close closes the connection. Calls in progress and later calls return the code Canceled.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Lister returns the lister of this client, always the same one. It is for a single user that
-// lists repeatedly with the same filter. All others use [Client.ListPodSandbox] and
-// [Client.ListContainers].
+// Lister returns the lister of this client. All calls return the same lister. The lister is for
+// a single caller that lists repeatedly with the same filter. All other callers use
+// [Client.ListPodSandbox] and [Client.ListContainers].
 func (c *Client) Lister() *wirelist.Lister { return c.lister }
 
 // call makes one RPC with a time limit.

@@ -45,8 +45,8 @@ func (c *Client) ListContainers(ctx context.Context, filter *runtimeapi.Containe
 	return r.GetContainers(), err
 }
 
-// ContainerStatus returns the status of a container. The error has the code NotFound if it does
-// not exist.
+// ContainerStatus returns the status of a container. The error has the code NotFound if the
+// container does not exist.
 func (c *Client) ContainerStatus(ctx context.Context, containerID string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
 	return call(ctx, callTimeout, c.runtime.ContainerStatus, &runtimeapi.ContainerStatusRequest{ContainerId: containerID, Verbose: verbose})
 }
@@ -72,8 +72,8 @@ func (c *Client) ReopenContainerLog(ctx context.Context, containerID string) err
 }
 
 // ExecSync runs a command in a container and returns its output. For an exit code other than 0
-// it also returns a [utilexec.CodeExitError]. The timeout is rounded up to whole seconds; with
-// 0 the call only ends with ctx.
+// it also returns a [utilexec.CodeExitError]. The timeout is rounded up to whole seconds. If the
+// timeout is 0, the call has no timeout.
 func (c *Client) ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout, stderr []byte, err error) {
 	seconds := int64((timeout + time.Second - 1) / time.Second)
 	if seconds > 0 {

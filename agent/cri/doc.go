@@ -1,5 +1,6 @@
 // Package cri is a client for a container runtime. It makes the calls of the Container Runtime
-// Interface that a node agent needs, over one gRPC connection and each with a deadline.
+// Interface (CRI) that a node agent needs, over one gRPC connection. Nearly all calls have a
+// timeout.
 //
 // # What it does
 //
@@ -8,8 +9,8 @@
 // same signatures. So it implements every Runtime and ImageService interface of this module
 // without an adapter.
 //
-// [Client.Lister] lists sandboxes and containers over the same connection without decoding
-// unchanged data. It is for pleg.Config.Lister.
+// [Client.Lister] returns a lister for pleg.Config.Lister. It lists sandboxes and containers
+// over the same connection, and does not decode unchanged data.
 //
 // # What you supply
 //
@@ -20,26 +21,27 @@
 //	defer client.Close()
 //	generator, err := pleg.New(pleg.Config{Runtime: client, Events: client, Lister: client.Lister(), …})
 //
-// A file that imports k8s.io/cri-api/pkg/apis, which is always named cri, imports this package
-// as criclient.
+// In this module, k8s.io/cri-api/pkg/apis is always imported as cri. A file that imports both
+// packages imports this package as criclient.
 //
-// The zero value of Client is not usable; create one with [New].
+// The zero value of Client is not usable. Create a Client with [New].
 //
 // # What it guarantees
 //
-//  1. New does not connect. The first call connects. After a failure the client reconnects
-//     within four seconds of the runtime's return; until then calls return Unavailable at
-//     once.
-//  2. Each call ends when its context is done, and after two minutes at the latest, the
-//     kubelet's default. RunPodSandbox has four minutes, because a runtime may have to pull
-//     the sandbox's image. StopContainer and ExecSync have their own timeout in addition.
-//     PullImage, GetContainerEvents and an ExecSync without a timeout only end with their
-//     context.
-//  3. Messages of up to 16 MiB are received, the maximum that containerd sends by default.
+//  1. New does not connect. The first call connects. After a failure, the client reconnects
+//     within four seconds after the runtime is available again. Until then, calls return the
+//     code Unavailable immediately.
+//  2. Each call ends when its context is done. The timeout of a call is two minutes, the
+//     kubelet's default. The timeout of RunPodSandbox is four minutes, because a runtime may
+//     have to pull the sandbox's image. For StopContainer and ExecSync, the timeout in the
+//     arguments is added. PullImage, GetContainerEvents, and an ExecSync whose argument timeout
+//     is 0 have no timeout.
+//  3. The client receives messages of up to 16 MiB, the maximum that containerd sends by
+//     default.
 //  4. Errors of the runtime are returned unchanged, so that Code of
-//     google.golang.org/grpc/status returns their code. Only ExecSync adds an error of its
-//     own: see [Client.ExecSync].
-//  5. No call is retried.
+//     google.golang.org/grpc/status returns their code. Only ExecSync adds its own error: see
+//     [Client.ExecSync].
+//  5. The client does not retry calls.
 //
 // # Goroutines and locking
 //
@@ -50,18 +52,19 @@
 //
 // The kubelet's client is k8s.io/cri-client, which links 34 more packages.
 //
-//   - The timeout of calls is fixed; the kubelet has runtimeRequestTimeout.
+//   - The timeout of calls is fixed. The kubelet has the option runtimeRequestTimeout.
 //   - The kubelet's client waits for a connection, up to the timeout, when it is created. This
-//     one connects when it is used.
-//   - A timeout of ExecSync is rounded up to whole seconds; the kubelet's client rounds down,
-//     and 0 means no timeout to the runtime.
-//   - A grace period of StopContainer above 68 years does not make the call fail at once.
+//     client connects in its first call.
+//   - The timeout of ExecSync is rounded up to whole seconds. The kubelet's client rounds down,
+//     so a timeout below one second becomes 0, which means no timeout.
+//   - StopContainer accepts a grace period above 68 years. In the kubelet's client, such a call
+//     fails immediately.
 //   - There are no methods for calls that this module does not need, such as checkpoints and
 //     metrics.
 //
 // # Testing your code with it
 //
-// Code that declares the methods it calls needs no Client in its tests: the Node of package
-// fakecri has the same methods. To include the connection in a test, serve that node on a
-// socket, as the example does.
+// If your code declares an interface with the methods that it calls, tests need no Client: the
+// Node of package fakecri has the same methods. To include the connection in a test, serve such
+// a Node on a socket, as the example does.
 package cri

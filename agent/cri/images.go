@@ -12,14 +12,14 @@ func (c *Client) ListImages(ctx context.Context, filter *runtimeapi.ImageFilter)
 	return r.GetImages(), err
 }
 
-// ImageStatus returns the status of an image. The response has no image if the node does not
-// have it.
+// ImageStatus returns the status of an image. The response has no image if the runtime does not
+// have the image.
 func (c *Client) ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error) {
 	return call(ctx, callTimeout, c.images.ImageStatus, &runtimeapi.ImageStatusRequest{Image: image, Verbose: verbose})
 }
 
-// PullImage pulls an image and returns the runtime's reference to it. It only ends with ctx:
-// the caller decides how long a pull may take.
+// PullImage pulls an image and returns the runtime's reference to it. The call has no timeout
+// except the deadline of ctx: the caller decides how long a pull may take.
 func (c *Client) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, podSandboxConfig *runtimeapi.PodSandboxConfig) (string, error) {
 	r, err := c.images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: image, Auth: auth, SandboxConfig: podSandboxConfig})
 	return r.GetImageRef(), err

@@ -16,8 +16,8 @@ func (c *Client) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusRe
 	return call(ctx, callTimeout, c.runtime.Status, &runtimeapi.StatusRequest{Verbose: verbose})
 }
 
-// RunPodSandbox creates and starts a sandbox and returns its ID. Its timeout is twice that of
-// other calls, because the runtime may have to pull the sandbox's image.
+// RunPodSandbox creates and starts a sandbox and returns its ID. The timeout is twice the
+// timeout of other calls, because the runtime may have to pull the sandbox's image.
 func (c *Client) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, runtimeHandler string) (string, error) {
 	r, err := call(ctx, 2*callTimeout, c.runtime.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: runtimeHandler})
 	return r.GetPodSandboxId(), err
@@ -35,8 +35,8 @@ func (c *Client) RemovePodSandbox(ctx context.Context, podSandboxID string) erro
 	return err
 }
 
-// PodSandboxStatus returns the status of a sandbox. The error has the code NotFound if it does
-// not exist.
+// PodSandboxStatus returns the status of a sandbox. The error has the code NotFound if the
+// sandbox does not exist.
 func (c *Client) PodSandboxStatus(ctx context.Context, podSandboxID string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error) {
 	return call(ctx, callTimeout, c.runtime.PodSandboxStatus, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: podSandboxID, Verbose: verbose})
 }
@@ -63,9 +63,9 @@ func (c *Client) PortForward(ctx context.Context, request *runtimeapi.PortForwar
 	return call(ctx, callTimeout, c.runtime.PortForward, request)
 }
 
-// GetContainerEvents sends the events of containers to the channel. It calls opened, if not
-// nil, when the stream is open. It returns when the stream breaks or ctx is done, and has no
-// other deadline.
+// GetContainerEvents sends the events of containers to the channel. If opened is not nil,
+// GetContainerEvents calls it when the stream is open. GetContainerEvents returns when the
+// stream breaks or ctx is done. It has no timeout.
 func (c *Client) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, opened func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // releases the stream

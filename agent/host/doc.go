@@ -4,39 +4,42 @@
 //
 // A [Host] has functions and small interfaces for everything that an agent needs from the
 // machine except the container runtime: its facts ([Facts]), its statistics ([Stats]), wake-ups
-// under pressure, the size of the image filesystem, tmpfs mounts, and OOM kills. A nil
-// capability is missing, and the agent works without it.
+// under pressure, the size of the image filesystem, tmpfs mounts, and OOM kills. If a capability
+// is nil, the agent works without this capability.
 //
 // [Local] returns the Host of the machine of this process. It reads /proc, /sys and /etc, and
-// measures with package agent/stats. Package fakehost returns the Host of a fake runtime.
+// measures with package agent/stats. Package fakehost returns a Host for a fake runtime.
 //
 // # What you supply
 //
-// Local needs the runtime's statistics, the agent's folders, and its eviction thresholds. You
-// may change any capability of the result before you pass it to the agent:
+// You supply the runtime's statistics, the agent's folders, and the agent's eviction thresholds
+// in a [LocalConfig]. You may replace any capability of the result before you pass the result to
+// the agent:
 //
 //	h, err := host.Local(host.LocalConfig{Runtime: client, Images: client, Root: "/var/lib/agent", PodLogs: "/var/log/pods"})
 //	…
 //	h.Mounter = nil // the agent is not allowed to mount
 //
-// For another kind of machine, such as a virtual one, write your own Host. Only [Host].Facts is
-// required.
+// For another kind of machine, such as a simulated machine, write your own Host. Only
+// [Host].Facts is required.
 //
 // # What it guarantees
 //
 //  1. Local opens and starts nothing. Each capability reads its files when it is used.
-//  2. Facts are cheap: about 0.2 ms. The CPUs, the identity of the machine and the features of
-//     the kernel are read once. Memory, swap, huge pages, the size of the disk, addresses,
-//     resolv.conf and hosts are read in each call.
-//  3. Unknown is not zero. A figure that could not be read is missing, the error names its
-//     file, and the other figures are still returned.
-//  4. Without a caller that needs more, the runtime's statistics are refreshed once a minute.
-//     When figures of pods are compared with limits, they are at most 9 s old. When the node
-//     is below a threshold, they are newer than the measurement that detected this.
+//  2. A call of [Host].Facts takes about 0.2 ms. It reads the CPUs, the identity of the machine
+//     and the features of the kernel only once. It reads memory, swap, huge pages, the size of
+//     the disk, addresses, resolv.conf and hosts in each call.
+//  3. Unknown is not zero. A figure that could not be read is missing, and the error names the
+//     file. The other figures are still returned.
+//  4. On an idle node, the runtime's statistics are refreshed once a minute. [Stats].Pods waits
+//     for figures of the runtime that are at most 9 s old. While a signal of the node is below a
+//     threshold, [Stats].Pods waits for figures that are newer than the measurement that
+//     detected this.
 //  5. A runtime that hangs delays [Stats].Pods by at most 2 s. The result then has the old
-//     figures, each with the time at which it was measured.
-//  6. When Run has returned, no file is open. Later requests for statistics return an error.
-//     A request in progress continues and closes the files at its end.
+//     figures, and each figure has the time of its measurement.
+//  6. After Run has returned, new requests for statistics return an error. Requests in progress
+//     continue, and the last of them closes all files. If no request is in progress, Run closes
+//     all files.
 //  7. A failure to refresh statistics is logged once per cause.
 //
 // # Goroutines and locking
@@ -45,18 +48,19 @@
 // All functions and methods are safe for concurrent use, and no lock is held during a call of
 // the runtime.
 //
-// Without Run the runtime's figures are never refreshed, and each call of Pods waits 2 s for
-// them.
+// While Run is not running, the runtime's figures are not refreshed, and each call of
+// [Stats].Pods waits 2 s for new figures.
 //
 // # Differences from the kubelet
 //
-//   - The kubelet reads the capacity once at its start. Here memory, swap, huge pages and the
+//   - The kubelet reads the capacity once at its start. Here, memory, swap, huge pages and the
 //     disk may grow while the agent runs.
-//   - The kubelet gets the runtime's statistics every 10 s. Here it is once a minute on an
-//     idle node.
-//   - The kubelet uses the address of the node name or of the default route. Here it is the
-//     first global unicast address of each family, in the order of the interfaces.
-//   - A machine without a network has the address 127.0.0.1. The kubelet does not start there.
+//   - The kubelet gets the runtime's statistics every 10 s. Here, they are refreshed once a
+//     minute on an idle node.
+//   - The kubelet uses the address of the node name or of the default route. Here, the node has
+//     the first global unicast address of each family, in the order of the interfaces.
+//   - A machine without a network has the address 127.0.0.1. The kubelet does not start on such
+//     a machine.
 //   - Windows hosts are not supported. On operating systems other than Linux, Local only
 //     returns facts.
 //

@@ -21,11 +21,12 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-// reader reads the facts about a machine. Constant facts are read in the first call.
+// reader reads the facts about a machine. It reads constant facts only in the first call of
+// read.
 type reader struct {
 	machine    machine
 	root       string // root folder of the agent
-	resolvConf string // empty without lookups
+	resolvConf string // empty if NoLookups is set
 	constant   func() Facts
 }
 
@@ -89,7 +90,7 @@ func (r *reader) read(ctx context.Context) (Facts, error) {
 	return f, errors.Join(errMemory, errDisk, errPages, errAddresses, errHosts)
 }
 
-// firstText returns the text of the first file that has any.
+// firstText returns the text of the first file that is not empty.
 func (r *reader) firstText(names ...string) string {
 	for _, name := range names {
 		data, err := os.ReadFile(r.machine.path(name))
@@ -101,7 +102,7 @@ func (r *reader) firstText(names ...string) string {
 	return ""
 }
 
-// osImage returns the name of the operating system from the text of its os-release file, as
+// osImage returns the name of the operating system in the text of an os-release file, as
 // cAdvisor does. It returns "Linux" if the text has no name.
 func osImage(release string) string {
 	for line := range strings.Lines(release) {
@@ -115,8 +116,8 @@ func osImage(release string) string {
 	return ""
 }
 
-// diskBytes returns the size of the filesystem of path. If path does not exist, it uses the
-// nearest existing parent.
+// diskBytes returns the size of the filesystem that contains path. If path does not exist,
+// diskBytes uses its nearest parent that exists.
 func diskBytes(ctx context.Context, path string) (int64, error) {
 	usage, err := imagegc.PathFS(path).Usage(ctx)
 	if parent := filepath.Dir(path); errors.Is(err, fs.ErrNotExist) && parent != path {
@@ -128,8 +129,8 @@ func diskBytes(ctx context.Context, path string) (int64, error) {
 	return int64(min(usage.CapacityBytes, math.MaxInt64)), nil
 }
 
-// addresses returns the first global unicast address of each family, IPv4 first. Without any it
-// returns the loopback address.
+// addresses returns the first global unicast address of each family, IPv4 first. If there is no
+// such address, it returns the loopback address.
 func addresses(interfaces func() ([]net.Addr, error)) ([]netip.Addr, error) {
 	all, err := interfaces()
 	if err != nil {

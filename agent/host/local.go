@@ -28,27 +28,27 @@ type LocalConfig struct {
 	// NodeName is the name of the node in the stats summary.
 	NodeName string
 
-	// Root is the agent's root directory, an absolute path: its folder "pods" has the volumes
-	// of pods. Its filesystem is the node's ephemeral storage. It need not exist yet. If empty,
-	// the agent has no volumes, and the filesystem of / is the ephemeral storage.
+	// Root is the absolute path of the agent's root directory, which need not exist yet. Its
+	// folder "pods" has the volumes of pods, and its filesystem is the node's ephemeral storage.
+	// If empty, the agent has no volumes, and the filesystem of / is the ephemeral storage.
 	Root string
-	// PodLogs is the folder of the pods' logs, an absolute path. If empty, the disk usage of
+	// PodLogs is the absolute path of the folder of the pods' logs. If empty, the disk usage of
 	// logs is not measured.
 	PodLogs string
-	// PodsCgroup is the cgroup of all pods. Default: "/kubepods.slice" or "/kubepods",
-	// whichever exists.
+	// PodsCgroup is the path of the cgroup of all pods. Default: "/kubepods.slice" or
+	// "/kubepods", depending on which exists.
 	PodsCgroup string
 	// ResolvConf is the absolute path of the machine's resolv.conf. Default /etc/resolv.conf.
 	ResolvConf string
-	// NoLookups corresponds to an empty resolvConf of the kubelet: see [Facts].NoLookups.
-	// ResolvConf must then be empty.
+	// NoLookups has the effect of an empty resolvConf in the kubelet's configuration: see
+	// [Facts].NoLookups. If NoLookups is set, ResolvConf must be empty.
 	NoLookups bool
 
-	// Thresholds are the agent's eviction thresholds. While the node is below one of them, the
-	// figures of pods are newer than the measurement that detected this.
+	// Thresholds are the agent's eviction thresholds. While a signal of the node is below its
+	// threshold, the figures of pods are newer than the measurement that detected this.
 	Thresholds []eviction.Threshold
-	// VolumePeriod is the maximum age of the disk usage of a pod's volumes before it is
-	// measured again. Default 1m.
+	// VolumePeriod is the age after which the disk usage of a pod's volumes is measured again.
+	// Default 1m.
 	VolumePeriod time.Duration
 	// UsageEvents enables wake-ups by memory usage on cgroup v1: see [stats.Config].
 	UsageEvents bool
@@ -70,7 +70,7 @@ type machine struct {
 // noFolder is a path at which nothing exists.
 const noFolder = "/nonexistent"
 
-// Validate reports every problem with c, joined.
+// Validate returns all problems with c as one error.
 func (c LocalConfig) Validate() error {
 	var errs []error
 	for _, f := range []struct{ name, path string }{

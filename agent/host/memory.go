@@ -16,7 +16,8 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// processors returns the number of online CPUs. The agent's process may be restricted to fewer.
+// processors returns the number of online CPUs of the machine. The agent's process may be
+// restricted to fewer CPUs.
 func (r *reader) processors() int {
 	online, err := cpuset.Parse(r.firstText("/sys/devices/system/cpu/online"))
 	if err != nil || online.IsEmpty() {
@@ -57,7 +58,8 @@ func parseMeminfo(text string) (m memory) {
 	return m
 }
 
-// kibibytes returns the bytes of a size such as "16 kB", 0 if it is malformed.
+// kibibytes returns the number of bytes of a size such as "16 kB". It returns 0 if the size is
+// malformed.
 func kibibytes(size string) int64 {
 	number, ok := strings.CutSuffix(strings.TrimSpace(size), "kB")
 	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
@@ -67,7 +69,7 @@ func kibibytes(size string) int64 {
 	return n << 10
 }
 
-// addHugePages adds a resource for each size of huge pages that the kernel supports, if any.
+// addHugePages adds a resource for each size of huge pages that the kernel supports.
 func (r *reader) addHugePages(capacity corev1.ResourceList) error {
 	dir := r.machine.path("/sys/kernel/mm/hugepages")
 	sizes, err := os.ReadDir(dir)

@@ -20,8 +20,8 @@ func oomSources(c LocalConfig) ([]oomwatch.Source, error) {
 	return []oomwatch.Source{kmsg, &counters{machine: c.machine, clock: c.Clock}}, nil
 }
 
-// counters is an [oomwatch.Counters] that finds the hierarchy with the memory controller when
-// it starts to watch.
+// counters is an [oomwatch.Counters] that finds the cgroup hierarchy with the memory controller
+// in each call of Watch.
 type counters struct {
 	machine machine
 	clock   clock.Clock
@@ -40,7 +40,7 @@ func (*counters) Position() oomwatch.Position { return oomwatch.Position{} }
 
 // Watch emits the OOM kills in all cgroups of the machine until ctx is done.
 func (c *counters) Watch(ctx context.Context, from oomwatch.Position, emit func(oomwatch.Observation)) error {
-	// The source of an earlier call knows which counts were emitted already.
+	// Reuse the source of an earlier call, because it knows which counts were emitted already.
 	if mount := c.findMount(); c.source == nil || c.mount != mount {
 		source, err := oomwatch.NewCounters(oomwatch.CountersConfig{
 			Mount: mount, Parent: "/", VMStat: c.machine.path("/proc/vmstat"), Clock: c.clock,
@@ -53,8 +53,8 @@ func (c *counters) Watch(ctx context.Context, from oomwatch.Position, emit func(
 	return c.source.Watch(ctx, from, emit)
 }
 
-// findMount returns the folder of the hierarchy with the memory controller. On cgroup v2 this
-// is the only hierarchy.
+// findMount returns the mount point of the cgroup hierarchy with the memory controller. On
+// cgroup v2, this is the only hierarchy.
 func (c *counters) findMount() string {
 	mount := c.machine.path("/sys/fs/cgroup")
 	if _, err := os.Stat(filepath.Join(mount, "cgroup.controllers")); err == nil {

@@ -20,18 +20,18 @@ import (
 
 const (
 	// idlePeriod is the time between two refreshes while no caller needs newer figures. A
-	// refresh makes two calls of the runtime. The kubelet makes them every 10 s.
+	// refresh makes two calls of the runtime. The kubelet makes such calls every 10 s.
 	idlePeriod = time.Minute
 	// limitsAge is the maximum age of pod figures that are compared with limits. It is slightly
 	// less than the time between two comparisons.
 	limitsAge = 9 * time.Second
-	// freshTimeout is how long Pods waits for newer figures before it returns the old ones: a
-	// runtime that hangs must not prevent evictions.
+	// freshTimeout is how long Pods waits for newer figures before it returns the old figures,
+	// because a runtime that hangs must not prevent evictions.
 	freshTimeout = 2 * time.Second
 )
 
 // statistics measures the node and its pods. It refreshes the figures of pods when a caller
-// needs them, and rarely otherwise.
+// needs newer figures, and otherwise once per idlePeriod.
 type statistics struct {
 	provider   *stats.Provider
 	thresholds []eviction.Threshold
@@ -39,11 +39,12 @@ type statistics struct {
 	log        *slog.Logger
 	refresh    *loop.Loop
 
-	// The next call of the provider reuses the memory of these results.
+	// These locks are held until a result of the provider is copied, because the next call of
+	// the provider reuses the memory of the result.
 	nodeResult, podsResult sync.Mutex
 
 	mu        sync.Mutex    // guards the following fields
-	short     time.Time     // start of the last measurement of the node if it was below a threshold, otherwise zero
+	short     time.Time     // start of the last measurement of the node; zero if no signal was below its threshold
 	refreshed time.Time     // start of the last complete refresh
 	done      chan struct{} // closed at the end of the next refresh
 	users     int           // measurements in progress
@@ -92,7 +93,8 @@ func (s *statistics) run(ctx context.Context) error {
 	return nil
 }
 
-// complete records a refresh that began at a time, and wakes the callers that wait for it.
+// complete records that a refresh with this start time is complete, and wakes the callers that
+// wait for a refresh.
 func (s *statistics) complete(began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +103,7 @@ func (s *statistics) complete(began time.Time) {
 	s.done = make(chan struct{})
 }
 
-// enter registers a measurement, which keeps files of the provider open.
+// enter registers a measurement. The provider is not closed while a measurement is registered.
 func (s *statistics) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +114,8 @@ func (s *statistics) enter() error {
 	return nil
 }
 
-// leave unregisters a measurement. The last one after the end of run closes the provider.
+// leave unregisters a measurement. After the end of run, the last measurement closes the
+// provider.
 func (s *statistics) leave() {
 	s.mu.Lock()
 	s.users--
@@ -157,9 +160,10 @@ func (s *statistics) isShort(node eviction.NodeStats) bool {
 }
 
 // Pods measures pods with figures of the runtime that are new enough to select a pod for
-// eviction: if the node is below a threshold, newer than the measurement that detected this.
-// Only the runtime knows the memory of a pod without a cgroup, and the memory of a pod that
-// causes pressure grows by the second.
+// eviction. If a signal of the node is below its threshold, the figures are newer than the
+// measurement that detected this. Old figures are not enough: only the runtime knows the memory
+// usage of a pod without a cgroup, and the usage of a pod that causes memory pressure grows
+// quickly.
 func (s *statistics) Pods(ctx context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error) {
 	if err := s.enter(); err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func run(t *testing.T, cfg kubeletapi.Config) (url string, stop func() error) {
 	return cfg.Access.URL(listener.Addr()), stop
 }
 
-// get asks with headers, which are a name and a value in turn.
+// get sends a request. headers are names and values in turn.
 func get(t *testing.T, client *http.Client, url string, headers ...string) (code int, header http.Header, body string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -69,7 +69,7 @@ func page(text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) })
 }
 
-// writeFile replaces a file whole, with an age that differs.
+// writeFile replaces a file atomically. The new file has another modification time.
 func writeFile(t *testing.T, path string, data []byte) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path+".new", data, 0o600))
@@ -105,7 +105,7 @@ func TestGuard_TokenIsRequiredExceptForLivezAndThePage(t *testing.T) {
 	code, _, _ = get(t, http.DefaultClient, url+"/metrics", "Authorization", "Bearer s3cret", "Host", "evil.example")
 	require.Equal(t, http.StatusOK, code, "who has the token may call it as they like")
 
-	// It changes; then it is revoked.
+	// The token changes, and is then revoked.
 	writeFile(t, file, []byte("another"))
 	await(t, "the new token counts", func() bool {
 		code, _, _ := get(t, http.DefaultClient, url+"/metrics", "Authorization", "Bearer another")
@@ -121,7 +121,7 @@ func TestGuard_TokenIsRequiredExceptForLivezAndThePage(t *testing.T) {
 	require.Contains(t, log.String(), "all requests with a token are refused")
 }
 
-// await polls cond until it holds.
+// await polls cond until cond returns true.
 func await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	tick, end := time.NewTicker(20*time.Millisecond), time.After(20*time.Second)
@@ -153,7 +153,7 @@ func (l *lines) String() string {
 	return l.buf.String()
 }
 
-// certificate makes one for 127.0.0.1, and its key.
+// certificate creates a certificate for 127.0.0.1, and its key.
 func certificate(t *testing.T, serial int64) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -283,7 +283,7 @@ func TestRun_ThousandConnections(t *testing.T) {
 		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
 		require.NoError(t, err)
 		open = append(open, c)
-		switch i % 3 { // idle, dawdling in the middle of a request, served and kept open
+		switch i % 3 { // an idle connection, a connection with half a request, a connection that is open after its response
 		case 1:
 			fmt.Fprint(c, "GET / HTTP/1.1\r\nHo")
 		case 2:
@@ -311,7 +311,7 @@ func TestRun_RefusesLargeHeadersAndOtherMethods(t *testing.T) {
 	defer c.Close()
 	fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: localhost\r\nX: %s\r\n\r\n", strings.Repeat("x", 1<<20))
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err == nil { // or the connection was cut while it was still talking
+	if err == nil { // otherwise the server has closed the connection during the request
 		require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, answer.StatusCode)
 		require.NoError(t, answer.Body.Close())
 	}

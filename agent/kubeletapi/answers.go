@@ -87,7 +87,7 @@ func prefers(r *http.Request, a, b string) bool {
 	return false
 }
 
-// refuse responds with an error and its status code.
+// refuse responds with the text and the status code of err.
 func refuse(w http.ResponseWriter, err error) {
 	writeWithin(w, pageTimeout)
 	code := http.StatusInternalServerError
@@ -105,5 +105,5 @@ func writeJSON(w http.ResponseWriter, value any) {
 	}
 	w.Header().Set("Content-Type", jsonText)
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)+1))
-	_, _ = w.Write(append(data, '\n')) // it fails only if the client has disconnected
+	_, _ = w.Write(append(data, '\n')) // Write fails only if the client has disconnected
 }

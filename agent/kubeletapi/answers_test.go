@@ -21,7 +21,7 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// explained explains the pod ns/p, and fails for the others.
+// explained explains the pod ns/p, and returns an error for other pods.
 func explained() *fake {
 	later := at.Add(time.Minute)
 	return &fake{

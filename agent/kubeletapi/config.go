@@ -19,8 +19,8 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// Agent is the agent behind the server. *agent.Agent implements it. Many requests call the
-// methods at once. Their results are only read.
+// Agent is the agent behind the server. *agent.Agent implements it. Requests call the methods
+// concurrently, and do not modify the results.
 type Agent interface {
 	PodReader
 	NodeReader
@@ -43,7 +43,7 @@ type NodeReader interface {
 	Plan(context.Context) (agent.Plan, error)
 }
 
-// Config configures a [Server]. Many requests call the functions and handlers at once.
+// Config configures a [Server]. Requests call the functions and handlers concurrently.
 type Config struct {
 	// Agent is the agent behind the server. Required.
 	Agent Agent
@@ -52,19 +52,19 @@ type Config struct {
 	Info func() api.Agent
 	// Runtime is the container runtime for /status.
 	Runtime api.Runtime
-	// Events is the log of events. If nil, /events does not exist, and pods are shown without
-	// events.
+	// Events is the log of events. If Events is nil, /events does not exist, and /status and
+	// /explain show no events.
 	Events Events
-	// PodLogs is the directory of the logs of all pods, as in [agent.Config].PodLogs. If empty,
-	// /logs does not exist.
+	// PodLogs is the directory of the logs of all pods, as in [agent.Config].PodLogs. If
+	// PodLogs is empty, /logs does not exist.
 	PodLogs string
 	// Problems returns the problems of manifests for /status and /explain. Optional.
 	Problems func() []Problem
-	// Checks are additional checks of the program. They follow the agent's checks in /healthz,
-	// /readyz and /status.
+	// Checks are additional checks of the program. /healthz, /readyz and /status list them
+	// after the agent's checks.
 	Checks []Check
-	// Configz returns the configuration in use by the name of its kind, such as kubeletconfig.
-	// If nil, /configz does not exist.
+	// Configz returns the configurations in use. The keys are the kinds of the configurations,
+	// such as kubeletconfig. If Configz is nil, /configz does not exist.
 	Configz func() map[string]any
 	// Metrics, ProbeMetrics and ResourceMetrics serve /metrics, /metrics/probes and
 	// /metrics/resource; Page serves /. A path whose handler is nil does not exist.
@@ -72,26 +72,28 @@ type Config struct {
 	// Pprof enables /debug/pprof/.
 	Pprof bool
 
-	// Access decides which clients are allowed: see [Server.Listen].
+	// Access decides which clients are allowed. See also [Server.Listen].
 	Access Access
-	// MaxConnections and MaxStreams limit the open connections, and the streams among them.
-	// Defaults: 500, and 100 or half of MaxConnections if that is less. MaxStreams must be less
-	// than MaxConnections, because a stream is not closed to make room for a new connection.
+	// MaxConnections is the maximum number of open connections. Default 500. MaxStreams is the
+	// maximum number of connections with a stream. Default 100, or half of MaxConnections if
+	// that is less. MaxStreams must be less than MaxConnections, because the server does not
+	// close a stream to make room for a new connection.
 	MaxConnections, MaxStreams int
 	// Clock is the time source. Default: the system clock. Deadlines of connections use real
 	// time.
 	Clock clock.WithTicker
-	// Logger receives errors that clients do not see. Default: discard.
+	// Logger receives errors that no response contains. Default: discard.
 	Logger *slog.Logger
 }
 
 // Access decides which clients are allowed, and whether connections are encrypted.
 type Access struct {
-	// CertFile and KeyFile are the PEM files of the serving certificate and its key. Set both,
-	// or neither to serve without encryption.
+	// CertFile and KeyFile are the PEM files of the serving certificate and its key. If both
+	// are empty, connections are not encrypted. Set both or neither.
 	CertFile, KeyFile string
-	// TokenFile is the file with the bearer token that requests must have. While it can't be
-	// read or has no token, all requests are refused. Default: requests need no token.
+	// TokenFile is the file with the bearer token that requests must have. While the file can't
+	// be read or has no token, all requests that need a token are refused. Default: requests
+	// need no token.
 	TokenFile string
 }
 
@@ -113,12 +115,12 @@ func (a Access) Validate() error {
 
 // Events is a log of events that clients can follow. *eventlog.Log implements it.
 type Events interface {
-	// After returns the events with higher numbers, the number for the next call, and whether
-	// no event in between was deleted.
+	// After returns the stored events after the event number, and the number for the next call.
+	// complete is false if an event after number was deleted.
 	After(number uint64) (events []api.Event, next uint64, complete bool)
-	// Changed returns a channel that is closed when an event with a higher number exists.
+	// Changed returns a channel that is closed when an event after the event number exists.
 	Changed(number uint64) <-chan struct{}
-	// About returns the last events about an object, newest first, at most limit.
+	// About returns at most limit of the last events about an object, newest first.
 	About(kind, namespace, name string, limit int) []api.Event
 }
 
@@ -138,11 +140,12 @@ func (p Problem) Unwrap() error { return p.Err }
 
 // Check is a check of the program for /healthz, /readyz and /status.
 type Check struct {
-	// Name is shown by ?verbose; ?exclude=Name skips the check. Required.
+	// Name is the name of the check in ?verbose and ?exclude. Required.
 	Name string
-	// Run returns why the check fails, nil if it passes. It must not block. Required.
+	// Run runs the check. It returns the cause if the check fails, or nil if the check passes.
+	// It must not block. Required.
 	Run func() error
-	// Notes returns lines for ?verbose that do not fail the check. Optional.
+	// Notes returns additional lines for ?verbose. They do not make the check fail. Optional.
 	Notes func() []string
 }
 

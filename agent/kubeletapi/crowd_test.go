@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi"
 )
 
-// busyClients opens connections that send requests and read no answer.
+// busyClients opens connections that send requests and read no response.
 func (p *pipes) busyClients(n int) (all []net.Conn) {
 	for range n {
 		c := p.dial()
@@ -62,8 +62,8 @@ func TestLivez_SlowClientSurvivesAFlood(t *testing.T) {
 		open := p.busyClients(20)
 		c := p.dial()
 		synctest.Wait()
-		// Fewer new connections than the limit must not push out one that is newer
-		// than the busy ones.
+		// Fewer new connections than the limit must not close a connection that is
+		// newer than the busy connections.
 		open = append(open, p.busyClients(19)...)
 		livez(t, c)
 		closeConns(t, append(open, c)...)

@@ -1,10 +1,10 @@
-// Package kubeletapi serves an agent over HTTP. It has the form of the kubelet's API, and that
-// of package api for the endpoints that the kubelet does not have.
+// Package kubeletapi serves an agent over HTTP. It has the endpoints of the kubelet's API, and
+// additional endpoints whose types are in package api.
 //
 // # What it does
 //
-// [New] returns a [Server] for an [Agent], and [Server.Run] serves it on a listener of
-// [Server.Listen]:
+// [New] returns a [Server] for an [Agent]. [Server.Listen] returns a listener, and [Server.Run]
+// serves the agent on this listener:
 //
 //	s, err := kubeletapi.New(kubeletapi.Config{Agent: a, Access: access, …})
 //	…
@@ -12,7 +12,7 @@
 //	…
 //	err = s.Run(ctx, listener)
 //
-// All endpoints support only GET and HEAD. No request changes anything.
+// All endpoints support only GET and HEAD. Requests never change the agent or a pod.
 //
 //	/healthz, /livez, /readyz            ok, or 503 and the failed checks; ?verbose, ?exclude=NAME
 //	/pods                                the pods that a source defines, with their statuses
@@ -31,43 +31,49 @@
 // ?output=text. In /explain and /logs the name of a static pod may omit the suffix with the
 // node's name.
 //
-// Use /healthz for a liveness probe. It fails on an error of the agent if only a restart of the
-// agent helps, or if the node was not ready for 30 seconds. /readyz fails on every error.
-// /livez checks nothing: it fails only if the process does not respond.
+// Use /healthz for a liveness probe. If the agent has an error, /healthz fails only if the
+// error requires a restart of the agent, or if the node was not ready for 30 seconds. /readyz
+// fails on every error. /livez checks nothing and always passes: a probe of /livez fails only
+// if the process does not respond.
 //
 // # What you supply
 //
-// Only the agent is required. It provides health, pods, statistics, /status, /explain and
-// /plan. The other endpoints exist if the [Config] field for them is set: Events (package
-// eventlog), PodLogs, Configz, Metrics (package metrics), Page, Pprof. A program may add its
-// own [Check] values and the [Problem] values of its manifests.
+// You supply the agent, which provides health, pods, statistics, /status, /explain and /plan.
+// Each of the other endpoints exists if its [Config] field is set: Events (package eventlog),
+// PodLogs, Configz, Metrics (package metrics), Page, Pprof. A program may add its own [Check]
+// values and the [Problem] values of its manifests.
 //
 // # What it guarantees
 //
-//  1. It listens on loopback only, unless it has TLS and a token: see [Server.Listen]. Run
-//     refuses other listeners.
-//  2. If a token is set, a request without it only gets /livez and the page. If no token is
-//     set, requests with the name of another host are refused: web pages in a browser on this
-//     machine can send such requests by DNS rebinding.
-//  3. Certificate and token are read again when their files change. While the token file is
-//     unusable, all tokens are refused; while the certificate is unusable, the previous one
-//     stays in use. A slow disk delays only one request.
-//  4. A client has 10 s to send its request and 30 s to receive the response; 5 s for the page,
-//     a health check or a refusal. A stream has no limit as long as the client receives each
-//     piece within 10 s. The server closes the connection of a slower client.
-//  5. At most MaxConnections are open. A new connection is always accepted: to make room, the
-//     server closes the connection whose client was idle for the longest time, even during a
-//     response, but never a stream. So /livez responds even when the limit is reached. At most
-//     MaxStreams are streams or profiles.
-//  6. /status waits up to 2 s for measurements and omits those that are not ready.
-//  7. Text of containers, manifests and the runtime can't start a line of a text response.
-//  8. When the context of Run is done, streams end at once, and other requests within 2 s.
+//  1. Without TLS and a token, a server only listens on loopback addresses: [Server.Listen] and
+//     Run refuse other addresses.
+//  2. If a token is set, a request without the token only gets /livez and the page. If no token
+//     is set, the server refuses a request whose Host header is not a name of this machine. By
+//     DNS rebinding, a web page in a browser on this machine can send requests with the host
+//     name of the page.
+//  3. The server reads the certificate and the token again when their files change. While the
+//     token file is unusable, the server refuses all tokens. While the certificate file is
+//     unusable, the server uses the previous certificate. A slow disk delays only one request
+//     at a time.
+//  4. A client has 10 s to send its request and 30 s to receive the response, or 5 s to receive
+//     the page, a health check or a refusal. A stream may last forever if the client receives
+//     each piece within 10 s. The server closes the connection of a slower client.
+//  5. At most MaxConnections connections are open. The server always accepts a new connection:
+//     at the limit, it closes the connection whose client was idle for the longest time, even
+//     during a response, but never a stream. So /livez responds even at the limit. At most
+//     MaxStreams connections are streams or profiles.
+//  6. /status waits up to 2 s for measurements, and omits the measurements that are not
+//     complete by then.
+//  7. Text from containers, manifests and the runtime can't start a new line in a text
+//     response.
+//  8. When the context of Run is done, streams end at once, and all other requests end at most
+//     2 s later.
 //
 // # Goroutines and locking
 //
-// Run serves each connection in a goroutine, as net/http does, and has joined all goroutines
-// when it returns. New starts none. These goroutines call the methods of [Agent] and the
-// functions of [Config] concurrently and without a lock.
+// Run serves each connection in a goroutine, as net/http does. When Run returns, all its
+// goroutines have ended. New starts no goroutine. The goroutines of Run call the methods of
+// [Agent] and the functions of [Config] concurrently, and hold no lock during these calls.
 //
 // # Differences from the kubelet
 //
@@ -82,7 +88,7 @@
 //
 // # Testing your code with it
 //
-// [Server.Handler] works without a listener, and without the checks of a request's token and
-// host. Pass it to httptest, as the example does with an agent on an in-memory runtime. To test
-// a state that is hard to reach, implement [Agent] with a type of your own.
+// Pass the handler of [Server.Handler] to httptest, as the example does with an agent on an
+// in-memory runtime. The handler needs no listener, and does not check a request's token and
+// host. To test a state that is hard to reach, implement [Agent] with your own type.
 package kubeletapi

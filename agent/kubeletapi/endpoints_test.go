@@ -14,7 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi"
 )
 
-// everything has all endpoints.
+// everything returns a configuration with all endpoints.
 func everything() kubeletapi.Config {
 	return kubeletapi.Config{
 		Agent: &fake{}, Events: fixed{}, PodLogs: "logs",
@@ -25,13 +25,13 @@ func everything() kubeletapi.Config {
 }
 
 // badRequests are requests that each endpoint must refuse: the queries after its path. An
-// endpoint that reads nothing of its request has none.
+// endpoint that reads nothing from its request has no bad requests.
 func badRequests() map[string][]string {
 	output := []string{"output=xml", "output=Text"}
 	return map[string][]string{
 		"/livez": nil, "/healthz": nil, "/readyz": nil,
 		"/pods": nil, "/runningpods": nil, "/runningpods/{$}": nil,
-		"/stats/summary": nil, // the kubelet's, which takes anything
+		"/stats/summary": nil, // accepts any query, as in the kubelet
 		"/configz":       nil,
 		"/logs/{namespace}/{pod}/{container}": {
 			"follow=perhaps", "follow=1&follow=0", "previous=x", "timestamps=2", "tailLines=-1", "tailLines=x", "tailLines=99999999999999999999",
@@ -94,7 +94,7 @@ func TestEndpoints_RefuseInvalidRequests(t *testing.T) {
 	}
 }
 
-// raw sends a request as it stands and returns the code of the answer.
+// raw sends a request unchanged, and returns the status code of the response.
 func raw(t *testing.T, url, request string) int {
 	t.Helper()
 	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "http://"))

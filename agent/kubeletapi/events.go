@@ -15,14 +15,14 @@ import (
 const (
 	eventStream = "text/event-stream"
 	jsonLines   = "application/x-ndjson"
-	// heartbeat is the time between two writes on a stream without events. Without them,
-	// neither side would notice that the other has disconnected.
+	// heartbeat is the time between two writes on a stream without events. If the server
+	// wrote nothing, neither the server nor the client would notice a broken connection.
 	heartbeat = 15 * time.Second
 )
 
-// events responds with the stored events as lines of JSON or as server-sent events, and with
-// ?watch also with later ones. ?since and Last-Event-ID are the number of the last event that
-// the client has received.
+// events responds with the stored events, as lines of JSON or as server-sent events. With
+// ?watch or for server-sent events, it also sends later events. ?since or the header
+// Last-Event-ID is the number of the last event that the client has received.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	sse := prefers(r, eventStream, jsonLines)
@@ -41,8 +41,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(eventLines(events, false))
 }
 
-// sinceOf parses the number of an event. The header takes precedence: a browser sends it when
-// it reconnects.
+// sinceOf parses the number of an event. The header takes precedence, because a browser that
+// reconnects sends the newest number in the header.
 func sinceOf(query, header string) (uint64, error) {
 	text := query
 	if header != "" {
@@ -58,8 +58,8 @@ func sinceOf(query, header string) (uint64, error) {
 	return n, nil
 }
 
-// watchEvents writes events until the client disconnects, the server stops, or events were
-// deleted before the client has received them.
+// watchEvents writes events until the client disconnects, the server stops, or an event was
+// deleted before watchEvents could write it.
 func (s *Server) watchEvents(w http.ResponseWriter, r *http.Request, since uint64, sse bool) {
 	kind := jsonLines
 	if sse {
@@ -69,7 +69,7 @@ func (s *Server) watchEvents(w http.ResponseWriter, r *http.Request, since uint6
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy must not buffer
 	tick := s.cfg.Clock.NewTicker(heartbeat)
 	defer tick.Stop()
-	events, next, _ := s.cfg.Events.After(since) // older events may be missing
+	events, next, _ := s.cfg.Events.After(since) // ignored: the client may ask for events that are too old
 	for {
 		if _, err := w.Write(eventLines(events, sse)); err != nil {
 			return
@@ -104,7 +104,7 @@ func eventLines(events []api.Event, sse bool) []byte {
 	for i := range events {
 		data, err := json.Marshal(&events[i])
 		if err != nil {
-			continue // only times before the year 0 can't be encoded
+			continue // the only possible cause is a year outside 0 to 9999
 		}
 		if sse {
 			fmt.Fprintf(&b, "id: %d\ndata: %s\n\n", events[i].Number, data)

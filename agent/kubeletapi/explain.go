@@ -15,7 +15,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/internal/describe"
 )
 
-// explain responds with the reasons of a pod's state, and the next steps of the agent.
+// explain responds with the reasons for a pod's state and the next steps of the agent.
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 	text, err := wantsText(r)
 	if err != nil {
@@ -78,9 +78,10 @@ func badManifest(namespace, name string, problems []string) api.Explanation {
 	}
 }
 
-// problemsOf returns the problems of invalid manifests whose file has the pod's name, and those of
-// manifests that are ignored because another one defines the pod. A manifest that can't be parsed
-// has no pod name, only a file name.
+// problemsOf returns the problems of a pod's manifests. invalid are the problems of manifests
+// whose file has the pod's name; the file name is used because a manifest that can't be parsed has
+// no pod name. ignored are the problems of manifests that are ignored because another manifest
+// already defines the pod.
 func (s *Server) problemsOf(namespace, name string) (invalid, ignored []string) {
 	name = s.shortName(name)
 	for _, p := range s.cfg.Problems() {

@@ -114,7 +114,7 @@ func TestExplain_ProblemsOfTheManifestComeFirst(t *testing.T) {
 	require.Equal(t, want, explanationOf(t, cfg, "web").Why)
 	require.Equal(t, want, explanationOf(t, cfg, "web-node1").Why)
 
-	// No pod was ever made of this manifest.
+	// This manifest never defined a pod.
 	require.Equal(t, api.Explanation{
 		Pod:  api.Pod{Namespace: "ns", Name: "web2", State: "InvalidManifest", Containers: []api.Container{}},
 		Why:  []string{`/etc/pods/web2.yaml: pod "web2": no containers`},

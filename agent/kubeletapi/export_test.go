@@ -1,6 +1,6 @@
 package kubeletapi
 
-// Patterns are those of the paths that s answers.
+// Patterns returns the patterns of the endpoints of s.
 func (s *Server) Patterns() (all []string) {
 	for _, e := range s.endpoints() {
 		all = append(all, e.pattern)

@@ -16,38 +16,40 @@ import (
 )
 
 const (
-	// recheckPeriod is the minimum time between two checks of a file. Each request triggers a
-	// check, and there may be many requests.
+	// recheckPeriod is the minimum time between two checks of a file. A request only checks the
+	// files if the last check is older.
 	recheckPeriod = time.Second
-	// maxFileBytes is more than the size of any certificate or token.
+	// maxFileBytes is the maximum size of a file, which is more than any certificate or token
+	// needs.
 	maxFileBytes = 1 << 20
 )
 
-// watched is a value that is parsed from files, and parsed again when they have changed.
+// watched is a value that is parsed from files, and parsed again when the files have changed.
 type watched[T any] struct {
 	paths []string
 	parse func(data ...[]byte) (T, error)
 	log   *slog.Logger
-	// deleteOnError reports whether unusable files delete the value. Otherwise the previous value
-	// stays in use, because a certificate may be half written.
+	// deleteOnError reports whether the value is deleted while the files are unusable. If false,
+	// the previous value stays in use, because a certificate file may be half written.
 	deleteOnError bool
 	value         atomic.Pointer[T] // nil: no value
 
-	// checking is held while the files are checked. Other requests use the previous value, so
-	// that they do not wait for a slow disk.
+	// checking is held by the request that checks the files. Other requests use the previous
+	// value meanwhile, so that they do not wait for a slow disk.
 	checking    sync.Mutex
 	seen        []os.FileInfo
 	checkedAt   time.Time
 	lastProblem string // the last logged problem
 }
 
-// watch returns a watched value and reads the files for the first time.
+// watch reads the files and returns the watched value.
 func watch[T any](log *slog.Logger, parse func(...[]byte) (T, error), paths ...string) (*watched[T], error) {
 	w := &watched[T]{paths: paths, parse: parse, log: log, seen: make([]os.FileInfo, len(paths)), checkedAt: clock.RealClock{}.Now()}
 	return w, w.read()
 }
 
-// get returns the value, and false if there is no value.
+// get returns the value. If the last check is older than recheckPeriod, get first checks the
+// files. ok is false if the value is deleted.
 func (w *watched[T]) get() (value T, ok bool) {
 	if w.checking.TryLock() {
 		w.check(clock.RealClock{}.Now())
@@ -113,18 +115,18 @@ func (w *watched[T]) read() error {
 	return nil
 }
 
-// warnOfReaders logs a warning if all users of this machine can read a secret.
+// warnOfReaders logs a warning if all users of this machine can read the secret file.
 func warnOfReaders(path string, log *slog.Logger) {
 	if runtime.GOOS == "windows" {
-		return // the mode has no permissions
+		return // file modes on Windows have no permissions of other users
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o004 != 0 {
 		log.Warn("a secret file is readable by all users of this machine", "file", path, "mode", info.Mode().Perm().String())
 	}
 }
 
-// readFile reads a regular file. It does not block on a pipe. It follows symbolic links,
-// because the files of a mounted Secret are links.
+// readFile reads a regular file. It returns an error for a named pipe and does not block. It
+// follows symbolic links, because the files of a mounted Secret are links.
 func readFile(path string) ([]byte, os.FileInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -142,7 +144,7 @@ func readFile(path string) ([]byte, os.FileInfo, error) {
 	return data, info, err
 }
 
-// fileCert is the current certificate in two files.
+// fileCert is the current certificate of a certificate file and a key file.
 type fileCert struct {
 	file *watched[*tls.Certificate]
 }
@@ -163,7 +165,7 @@ func (c *fileCert) config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			cert, _ := c.file.get() // an unusable file keeps the previous certificate
+			cert, _ := c.file.get() // never deleted: see deleteOnError
 			return cert, nil
 		},
 	}

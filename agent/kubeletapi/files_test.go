@@ -19,7 +19,7 @@ func TestFiles_SlowDiskDelaysOnlyOneRequest(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f")
 	require.NoError(t, os.WriteFile(file, []byte("one"), 0o600))
 	reads, begun := make(chan struct{}, 1), make(chan struct{})
-	reads <- struct{}{} // the first one is at once
+	reads <- struct{}{} // the first read does not block
 	w, err := watch(slog.New(slog.DiscardHandler), func(data ...[]byte) (string, error) {
 		select {
 		case <-reads:
@@ -31,7 +31,7 @@ func TestFiles_SlowDiskDelaysOnlyOneRequest(t *testing.T) {
 	}, file)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, []byte("three"), 0o600))
-	w.checkedAt = time.Time{} // it is time to look
+	w.checkedAt = time.Time{} // the next get checks the file
 	slow := make(chan string)
 	get := func() string {
 		text, _ := w.get()

@@ -23,7 +23,7 @@ var (
 	_ agent.EventRecorder = (*eventlog.Log)(nil)
 )
 
-// at is the time of everything in these tests.
+// at is the current time in these tests.
 var at = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // fake is an agent that returns the values of its fields. A nil function returns nothing.

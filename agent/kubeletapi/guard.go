@@ -19,7 +19,7 @@ func (s *Server) guard(next http.Handler, loopback bool) http.Handler {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
-		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'") // the page has its own
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'") // the page sets its own policy
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Referrer-Policy", "no-referrer")
 		writeWithin(w, pageTimeout)
@@ -51,15 +51,15 @@ func loopbackName(host string) bool {
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
-// isLoopback reports whether only this machine can reach an address. It is true for addresses
-// that are not TCP.
+// isLoopback reports whether only this machine can reach an address. It returns true for
+// addresses that are not TCP, such as Unix sockets.
 func isLoopback(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	return !ok || tcp.AddrPort().Addr().Unmap().IsLoopback()
 }
 
-// fileToken is the current token in a file. While the file is missing or has no token, no token
-// is allowed: deleting the file revokes the token.
+// fileToken is the current token of a token file. While the file is missing or has no token,
+// all tokens are refused. So deleting the file revokes the token.
 type fileToken struct {
 	file *watched[[sha256.Size]byte]
 }
@@ -74,11 +74,11 @@ func newFileToken(path string, log *slog.Logger) (*fileToken, error) {
 	return &fileToken{file: w}, nil
 }
 
-// parseToken parses a token and returns its hash. Comparing hashes takes the same time for all
-// tokens of any length.
+// parseToken parses a token and returns its hash. Hashes are compared because the comparison
+// takes the same time for tokens of any length.
 func parseToken(data ...[]byte) (sum [sha256.Size]byte, err error) {
 	token := strings.TrimSpace(string(data[0]))
-	// A header cannot contain any other token.
+	// A header can't contain other characters.
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return sum, errors.New("must contain one word of printable ASCII characters")
 	}

@@ -13,29 +13,30 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// alive is the check of /livez. It passes if the process responds.
+// alive is the check of /livez. It always passes.
 func alive() Check { return Check{Name: "ping", Run: func() error { return nil }} }
 
 func (s *Server) livezChecks() []Check { return []Check{alive()} }
 
-// notReadyTimeout is how long the node may be not ready before /healthz fails. The agent makes
-// the node not ready when the runtime has not responded for 30 seconds, and at once when the
-// runtime reports that it or its network is not ready.
+// notReadyTimeout is how long the node may be not ready before /healthz fails. The agent
+// reports the node as not ready if the runtime has not responded for 30 seconds, and at once if
+// the runtime reports that the runtime or the network is not ready.
 const notReadyTimeout = 30 * time.Second
 
-// healthzChecks returns the checks of /healthz. An error of the agent fails it if the agent
-// must be restarted, or if the node was not ready for notReadyTimeout.
+// healthzChecks returns the checks of /healthz. An error of the agent fails its check if the
+// error is fatal, or if the node was not ready for notReadyTimeout.
 func (s *Server) healthzChecks() []Check {
 	ready := s.wasReady(s.cfg.Agent.Node())
 	return s.checks(func(c agent.Check) bool { return c.Fatal || !ready })
 }
 
-// readyzChecks returns the checks of /readyz. Every error fails it.
+// readyzChecks returns the checks of /readyz. Every error fails its check.
 func (s *Server) readyzChecks() []Check {
 	return s.checks(func(agent.Check) bool { return true })
 }
 
-// checks returns all checks. An error of the agent becomes a note if fails returns false.
+// checks returns all checks. If fails returns false for an error of the agent, the check
+// passes, and the error becomes a note.
 func (s *Server) checks(fails func(agent.Check) bool) []Check {
 	all := []Check{alive()}
 	for _, c := range s.cfg.Agent.Health() {
@@ -51,7 +52,8 @@ func (s *Server) checks(fails func(agent.Check) bool) []Check {
 }
 
 // wasReady reports whether the condition Ready of a node is true, or was true within
-// notReadyTimeout. A node without conditions was not computed yet and counts as ready.
+// notReadyTimeout. A node without conditions counts as ready, because the agent has not
+// computed its conditions yet.
 func (s *Server) wasReady(node *corev1.Node) bool {
 	return node == nil || !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue &&
@@ -60,7 +62,7 @@ func (s *Server) wasReady(node *corev1.Node) bool {
 }
 
 // healthHandler responds with "ok" if every check passes, otherwise with 503 and the failed
-// checks. With ?verbose it lists every check.
+// checks. With ?verbose the response lists every check.
 func healthHandler(endpoint string, checks func() []Check) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		query := r.URL.Query()
@@ -83,7 +85,7 @@ func healthHandler(endpoint string, checks func() []Check) http.HandlerFunc {
 }
 
 // healthReport runs the checks that are not excluded. It returns the lines of all checks, and
-// the lines of the failed ones.
+// the lines of the failed checks.
 func healthReport(checks []Check, excluded []string) (string, string) {
 	var all, failed strings.Builder
 	for _, c := range checks {
@@ -105,8 +107,8 @@ func healthReport(checks []Check, excluded []string) (string, string) {
 		}
 	}
 	for _, name := range excluded {
-		// This is not an error: a probe may be written for several versions of an agent, and an
-		// error would restart this one.
+		// An unknown name is not an error: a probe may be written for several versions of an
+		// agent, and the kubelet would restart this agent if the probe failed.
 		if !slices.ContainsFunc(checks, func(c Check) bool { return c.Name == name }) {
 			fmt.Fprintf(&all, "[?]%q is not a check of this agent\n", name)
 		}

@@ -23,12 +23,12 @@ func (s *Server) Listen(ctx context.Context, address string) (net.Listener, erro
 	if err := s.mayListen(resolved); err != nil {
 		return nil, err
 	}
-	// Use the address that was checked: the name may resolve to another one now.
+	// Listen on the checked address: a second resolution of the name may return another address.
 	return new(net.ListenConfig).Listen(ctx, "tcp", resolved.String())
 }
 
-// mayListen returns an error if addr requires a certificate and a token that the server does
-// not have.
+// mayListen returns an error if other machines can reach addr and the server lacks a certificate
+// or a token.
 func (s *Server) mayListen(addr net.Addr) error {
 	if isLoopback(addr) || s.cert != nil && s.token != nil {
 		return nil
@@ -36,15 +36,16 @@ func (s *Server) mayListen(addr net.Addr) error {
 	return fmt.Errorf("other machines can reach %s: a certificate and a token file are required", addr)
 }
 
-// connections tracks the open connections. When there are too many, it closes the connection
-// whose client was idle for the longest time, so that a new one is always accepted. An idle
-// client sends no request, or does not read its response. Streams are not closed.
+// connections tracks the open connections. If a new connection exceeds the limit, connections
+// closes the connection whose client was idle for the longest time, so that every new connection
+// is accepted. An idle client sends no request, or does not read its response. Streams are not
+// closed.
 type connections struct {
 	limit int
 
 	mu      sync.Mutex
 	open    map[net.Conn]connState
-	changes uint64 // number of changes; orders them
+	changes uint64 // number of state changes so far
 
 	serving sync.WaitGroup // the goroutines of net/http that serve connections
 }
@@ -73,8 +74,8 @@ func (c *connections) label(ctx context.Context, conn net.Conn) context.Context 
 	return context.WithValue(ctx, connKey{}, trackedConn{c, conn})
 }
 
-// setAnswering records the kind of response on the connection of a request. Without Run, a
-// request has no connection.
+// setAnswering records the kind of response on the connection of a request. It does nothing for a
+// request that Run does not serve.
 func setAnswering(ctx context.Context, state connState) {
 	if t, ok := ctx.Value(connKey{}).(trackedConn); ok {
 		t.pool.mu.Lock()
@@ -99,10 +100,10 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew, http.StateIdle:
 		c.set(conn, connState{})
-	case http.StateActive: // first byte of a request; the rest may never arrive
+	case http.StateActive: // the first byte of a request has arrived, but the rest may never arrive
 	case http.StateHijacked, http.StateClosed:
 		delete(c.open, conn)
-		c.serving.Done() // its goroutine has finished
+		c.serving.Done() // the goroutine of the connection has ended
 	}
 	if state == http.StateNew {
 		c.serving.Add(1)
@@ -112,11 +113,11 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// wait returns when no connection is being served. No new connection may be accepted meanwhile.
+// wait waits until no connection is served any more. The caller must not accept connections during
+// the wait.
 func (c *connections) wait() { c.serving.Wait() }
 
-// closeOne closes the connection that changed least recently and is not a stream. Callers hold
-// mu.
+// closeOne closes the connection with the oldest state change, streams excluded. Callers hold mu.
 func (c *connections) closeOne() {
 	var oldest net.Conn
 	for conn, state := range c.open {
@@ -145,7 +146,8 @@ func (s *Server) profiles() []endpoint {
 	}
 }
 
-// withTimeLimit sets the time limit of a response that has to be computed. It returns nil for nil.
+// withTimeLimit sets the time limit of a response that is computed. If next is nil, it returns
+// nil.
 func withTimeLimit(next http.Handler) http.Handler {
 	if next == nil {
 		return nil
@@ -156,13 +158,14 @@ func withTimeLimit(next http.Handler) http.Handler {
 	})
 }
 
-// writeWithin sets the time limit for the rest of a response. Only a test's writer without
-// deadlines returns an error, which is ignored.
+// writeWithin sets the time limit for the rest of a response. It ignores the error, because only
+// the response writers of tests have no deadlines.
 func writeWithin(w http.ResponseWriter, limit time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(clock.RealClock{}.Now().Add(limit))
 }
 
-// removeTimeLimits removes the time limits of a request. It ignores errors as writeWithin does.
+// removeTimeLimits removes the time limits of a request and its response. It ignores errors, as
+// writeWithin does.
 func removeTimeLimits(w http.ResponseWriter) {
 	c := http.NewResponseController(w)
 	_ = c.SetReadDeadline(time.Time{})

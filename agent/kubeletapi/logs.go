@@ -13,8 +13,8 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// logs responds with the log of a container. Its parameters are those of the kubelet's
-// containerLogs. The names in the URL select a pod and a container; they never become part of a
+// logs responds with the log of a container. Its query parameters are those of the kubelet's
+// containerLogs. The names in the URL select a pod and a container, but never become part of a
 // file path.
 func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	options, previous, err := parseLogQuery(r.URL.Query(), s.cfg.Clock.Now())
@@ -32,8 +32,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	switch err := podlogs.Copy(r.Context(), out, source, options); {
 	case err == nil || r.Context().Err() != nil:
 	case out.written:
-		// The client already has the status code. This line tells it that the log is
-		// incomplete.
+		// The client already has the status code. This line reports that the log is incomplete.
 		fmt.Fprintf(w, "\nerror: could not read the rest of the log: %s\n", printable.Line(err.Error()))
 	case errors.Is(err, podlogs.ErrNoLog):
 		refuse(w, notFound("container %q in pod %q: %v", r.PathValue("container"), r.PathValue("pod"), err))
@@ -53,7 +52,7 @@ func (c *counted) Write(data []byte) (int, error) {
 	return c.ResponseWriter.Write(data)
 }
 
-// Flush sends the written data, and at least the header.
+// Flush sends the header and the data written so far.
 func (c *counted) Flush() {
 	c.written = true
 	flush(c.ResponseWriter)

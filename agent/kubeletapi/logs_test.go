@@ -20,8 +20,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// writeLogs writes a log for each of the first instances of a container, whose only line is
-// the instance's number.
+// writeLogs writes a log for each of the first instances of a container. The only line of a
+// log is the number of the instance.
 func writeLogs(t *testing.T, p agent.Pod, container string, instances int) (root string) {
 	t.Helper()
 	root = t.TempDir()

@@ -15,8 +15,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// findLog returns the location of a container's log. The path consists of names from the pod's
-// spec, which the agent has validated, and not of names from the request.
+// findLog returns the location of a container's log. The path contains names from the pod's
+// spec, which the agent has validated, and no names from the request.
 func (s *Server) findLog(namespace, name, container string, previous bool) (podlogs.Source, error) {
 	pod, ok := s.findPod(namespace, name)
 	if !ok {
@@ -38,14 +38,15 @@ func (s *Server) findLog(namespace, name, container string, previous bool) (podl
 	return podlogs.Source{Root: s.cfg.PodLogs, Dir: dir, Attempt: attempt, Ended: func() bool { return s.writesNoLog(uid) }}, nil
 }
 
-// writesNoLog reports whether no container of a pod writes to its log any more.
+// writesNoLog reports whether all containers of a pod have stopped writing to their logs.
 func (s *Server) writesNoLog(uid types.UID) bool {
 	pod, known := s.cfg.Agent.Pod(uid)
 	return !known || slices.Contains([]agent.State{agent.Refused, agent.Ended, agent.Removed, agent.Gone}, pod.State)
 }
 
-// attemptOf returns the number of the requested instance of a container: the newest that has
-// run, or with previous the one before it. Its error messages are the kubelet's.
+// attemptOf returns the attempt number of the requested instance of a container: the newest
+// instance that has run or, if previous is true, the last terminated instance before the
+// current one. The error messages are the kubelet's.
 func attemptOf(pod agent.Pod, container string, previous bool) (uint32, error) {
 	s := describe.ContainerStatus(pod.Spec, container)
 	if s == nil {

@@ -22,8 +22,9 @@ func (p gcPlan) String() string {
 	return fmt.Sprintf("containers:\n%s\nimages:\n%s", p.Containers, p.Images)
 }
 
-// evictionPlan returns what eviction would do now. It ignores an error if a decision was made:
-// the decision names the signals that could not be measured.
+// evictionPlan returns what eviction would do now. If the agent returns both a decision and an
+// error, evictionPlan only logs the error, because the decision names the signals that could
+// not be measured.
 func (s *Server) evictionPlan(ctx context.Context) (fmt.Stringer, error) {
 	decision, err := s.cfg.Agent.PlanEviction(ctx)
 	if decision.At.IsZero() && err != nil {
@@ -33,8 +34,8 @@ func (s *Server) evictionPlan(ctx context.Context) (fmt.Stringer, error) {
 	return decision, nil
 }
 
-// gcPlan returns what garbage collection would delete now. It ignores an error if both parts
-// could be computed.
+// gcPlan returns what garbage collection would delete now. If the agent returns both plans and
+// an error, gcPlan only logs the error.
 func (s *Server) gcPlan(ctx context.Context) (fmt.Stringer, error) {
 	p, err := s.cfg.Agent.Plan(ctx)
 	if (p.Images.At.IsZero() || p.Containers.At.IsZero()) && err != nil {

@@ -39,9 +39,9 @@ func (s *Server) runningPods(w http.ResponseWriter, r *http.Request) {
 	s.writePods(w, r, pods)
 }
 
-// runningPod returns a pod in the form of the kubelet's /runningpods: its name, and the names
-// and images of its running containers. It returns false if the pod has no ready sandbox and no
-// running container.
+// runningPod returns a pod as in the kubelet's /runningpods: namespace, name and UID of the
+// pod, and the names and images of its running containers. running is false if the pod has no
+// ready sandbox and no running container.
 func runningPod(p agent.Pod) (pod *corev1.Pod, running bool) {
 	observed := p.Runtime
 	pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: observed.Namespace, Name: observed.Name, UID: observed.UID}}
@@ -58,8 +58,8 @@ func runningPod(p agent.Pod) (pod *corev1.Pod, running bool) {
 	return pod, running
 }
 
-// imageOf returns the image of a container as in the pod's spec. The runtime has the resolved
-// name of the image, which is only used if the pod is not defined any more.
+// imageOf returns the image of a container as in the pod's spec. If the spec does not have the
+// container, imageOf returns the name of the image in the runtime.
 func imageOf(pod *corev1.Pod, name string, c *runtimeapi.ContainerStatus) string {
 	if defined := podspec.Container(&pod.Spec, name); defined != nil {
 		return defined.Image
@@ -72,13 +72,13 @@ func (s *Server) writePods(w http.ResponseWriter, r *http.Request, pods []*corev
 	w.Header().Set("Content-Type", jsonText)
 	buffered := bufio.NewWriterSize(w, 32<<10)
 	encoder := json.NewEncoder(buffered)
-	encoder.SetEscapeHTML(false) // the nosniff header prevents browsers from interpreting it as HTML
+	encoder.SetEscapeHTML(false) // because of the nosniff header, browsers never interpret the response as HTML
 	fmt.Fprint(buffered, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[`)
 	for i, p := range pods {
 		if i > 0 {
 			fmt.Fprint(buffered, ",")
 		}
-		// Encoding a pod never fails, so an error means that the client has disconnected.
+		// Pods can always be encoded, so an error means that the client has disconnected.
 		if err := encoder.Encode(p); err != nil || r.Context().Err() != nil {
 			return
 		}
@@ -88,8 +88,8 @@ func (s *Server) writePods(w http.ResponseWriter, r *http.Request, pods []*corev
 }
 
 // findPod returns a pod by its namespace and name. For a static pod, the name may omit the
-// suffix with the node's name. A pod that a source defines takes precedence over a pod
-// without a source.
+// suffix with the node's name. If several pods match, findPod prefers a pod that a source
+// defines.
 func (s *Server) findPod(namespace, name string) (found agent.Pod, ok bool) {
 	suffix := s.nodeSuffix()
 	for _, p := range s.cfg.Agent.Pods() {
@@ -103,8 +103,9 @@ func (s *Server) findPod(namespace, name string) (found agent.Pod, ok bool) {
 	return found, ok
 }
 
-// precedes reports whether p matches the name better than other: defined pods come first, then
-// the pod with exactly this name.
+// precedes reports whether p matches the name better than other. A pod that a source defines
+// matches better than a pod without a source. Among equal pods, the pod with exactly this name
+// matches better.
 func precedes(name string, p, other agent.Pod) bool {
 	if defined := p.Source != ""; defined != (other.Source != "") {
 		return defined
@@ -112,7 +113,7 @@ func precedes(name string, p, other agent.Pod) bool {
 	return p.Spec.Name == name && other.Spec.Name != name
 }
 
-// nodeSuffix returns the suffix in the names of static pods.
+// nodeSuffix returns the suffix of the names of static pods.
 func (s *Server) nodeSuffix() string {
 	node := s.cfg.Agent.Node()
 	if node == nil {

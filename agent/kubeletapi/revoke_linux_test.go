@@ -39,7 +39,8 @@ func TestFileToken_RefusesAllWhileItsFileIsUnusable(t *testing.T) {
 			const begins, ends = "all requests with a token are refused", "usable again"
 			require.True(t, allows("Bearer s3cret"))
 			for round := 1; round <= 2; round++ {
-				// It is put back as it was, with its age.
+				// The file is later restored with its modification
+				// time.
 				require.NoError(t, os.Rename(file, file+".away"))
 				require.NoError(t, spoil(file))
 				for range 3 {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	requestTimeout = 10 * time.Second // to send a request
-	answerTimeout  = 30 * time.Second // to compute and write an answer that is not a stream
+	requestTimeout = 10 * time.Second // for the client to send a request
+	answerTimeout  = 30 * time.Second // to compute and write a response that is not a stream
 	pageTimeout    = 5 * time.Second  // to write the page, a health check or a refusal
 	pieceTimeout   = 10 * time.Second // to write a piece of a stream
 	idleTimeout    = time.Minute
@@ -20,7 +20,7 @@ const (
 	shutdownGrace  = 2 * time.Second
 )
 
-// Server serves an [Agent]. Create it with [New].
+// Server serves an [Agent] over HTTP. Create it with [New].
 type Server struct {
 	cfg     Config
 	token   *fileToken // nil: requests need no token
@@ -51,8 +51,8 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Run serves on the listener until ctx is done and then returns nil. It closes the listener. It
-// returns an error for a listener that [Server.Listen] would refuse.
+// Run serves requests on the listener until ctx is done, and then returns nil. It closes the
+// listener. It returns an error if [Server.Listen] would refuse the address of the listener.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	if err := s.mayListen(listener.Addr()); err != nil {
 		return errors.Join(fmt.Errorf("serve HTTP: %w", err), listener.Close())
@@ -66,7 +66,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 		Protocols:      new(http.Protocols),
 		ConnState:      conns.changed,
 		ConnContext:    conns.label,
-		// The default would respond to OPTIONS * without a token.
+		// By default, net/http responds to OPTIONS * without checking a token.
 		DisableGeneralOptionsHandler: true,
 		// Streams end when ctx is done.
 		BaseContext: func(net.Listener) context.Context { return ctx },
@@ -85,7 +85,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 		defer cancel()
 		err := server.Shutdown(grace)
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = server.Close() // don't wait for a client that reads too slowly
+			err = server.Close() // do not wait longer for a client that reads too slowly
 		}
 		stopped <- err
 	}()
@@ -105,8 +105,8 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	return shutdown
 }
 
-// Handler returns the handler of all endpoints. It does not check tokens or hosts and does not
-// limit connections.
+// Handler returns the handler of all endpoints. The handler does not check tokens and hosts,
+// and does not limit connections.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range s.endpoints() {

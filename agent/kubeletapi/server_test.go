@@ -20,14 +20,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// ask asks a server's handler, without the limits of its connections.
+// ask sends a request to a server's handler, without the limits of connections.
 func ask(t *testing.T, cfg kubeletapi.Config, path string, headers ...string) (code int, body string) {
 	t.Helper()
 	w := answer(t, cfg, path, headers...)
 	return w.Code, w.Body.String()
 }
 
-// answer is what a server's handler answers. Headers are a name and a value in turn.
+// answer returns the response of a server's handler. headers are names and values in
+// turn.
 func answer(t *testing.T, cfg kubeletapi.Config, path string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	s, err := kubeletapi.New(withAgent(cfg))
@@ -63,7 +64,8 @@ func (p *pipes) dial() net.Conn {
 	return client
 }
 
-// serve serves cfg on connections in memory and returns what stops it.
+// serve serves cfg on in-memory connections. It returns a function that stops the
+// server.
 func serve(t *testing.T, cfg kubeletapi.Config) (p *pipes, stop func() error) {
 	t.Helper()
 	s, err := kubeletapi.New(withAgent(cfg))

@@ -22,8 +22,8 @@ const (
 	lastEvents = 5
 )
 
-// status responds with the state of the whole agent. It measures the node and the pods at the
-// same time, so that a runtime that hangs delays it only once.
+// status responds with the state of the whole agent. It measures the node and the pods
+// concurrently, so that a runtime that hangs delays the response by only one measureTimeout.
 func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	var signals []api.Signal
@@ -50,7 +50,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 // managers returns the state of the agent's parts, as in /readyz?verbose.
 func (s *Server) managers() []api.Manager {
 	all := []api.Manager{}
-	for _, c := range s.readyzChecks()[1:] { // the first is ping, which is not a part
+	for _, c := range s.readyzChecks()[1:] { // without the first check, ping, which is not a part of the agent
 		m := api.Manager{Name: c.Name, OK: true}
 		if err := c.Run(); err != nil {
 			m.OK, m.Message = false, err.Error()
@@ -76,7 +76,7 @@ func (s *Server) podFacts(p agent.Pod, used podUsage) describe.Facts {
 }
 
 // signals returns the signals that have a threshold, with their current values. The result is
-// empty if the agent does not respond in time.
+// empty if the agent does not return a plan within measureTimeout.
 func (s *Server) signals(ctx context.Context) []api.Signal {
 	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
 	defer cancel()
@@ -101,8 +101,8 @@ func (s *Server) signals(ctx context.Context) []api.Signal {
 	return out
 }
 
-// signalOf returns a signal without its thresholds. If the signal was not measured, it has no
-// time. Measurements without a time get the time of the plan.
+// signalOf returns a signal without its thresholds. The time of the signal is nil if the
+// signal was not measured, and the time of the plan if the measurement has no time.
 func signalOf(r eviction.Report, planned time.Time) *api.Signal {
 	signal := &api.Signal{Name: string(r.Threshold.Signal), Available: r.Observation.Available, Capacity: r.Observation.Capacity}
 	switch {
@@ -115,7 +115,7 @@ func signalOf(r eviction.Report, planned time.Time) *api.Signal {
 	return signal
 }
 
-// timeOf returns a time for JSON, nil for the zero time.
+// timeOf returns a time for JSON. It returns nil for the zero time.
 func timeOf(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

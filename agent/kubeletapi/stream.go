@@ -2,8 +2,8 @@ package kubeletapi
 
 import "net/http"
 
-// stream removes the time limit of a handler. It refuses the request if too many streams are
-// open.
+// stream returns a handler that removes the time limits and calls next. If MaxStreams
+// streams are open, the handler refuses the request.
 func (s *Server) stream(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -20,10 +20,11 @@ func (s *Server) stream(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// pieces writes a response in pieces. The client must receive each piece in time.
+// pieces writes a response in pieces. The client must receive each piece within
+// pieceTimeout.
 type pieces struct{ http.ResponseWriter }
 
-// Write writes a piece. It is sent with the next Flush, or when the buffer is full.
+// Write adds data to the piece, which is sent by the next Flush or when the buffer is full.
 func (p *pieces) Write(data []byte) (int, error) {
 	writeWithin(p.ResponseWriter, pieceTimeout)
 	return p.ResponseWriter.Write(data)
@@ -32,7 +33,7 @@ func (p *pieces) Write(data []byte) (int, error) {
 // Flush sends the written data.
 func (p *pieces) Flush() {
 	writeWithin(p.ResponseWriter, pieceTimeout)
-	_ = http.NewResponseController(p.ResponseWriter).Flush() // the next Write returns the error
+	_ = http.NewResponseController(p.ResponseWriter).Flush() // if Flush fails, the next Write fails as well
 }
 
 // Unwrap returns the writer for [http.ResponseController].

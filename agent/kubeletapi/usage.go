@@ -22,14 +22,14 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		s.cfg.Logger.DebugContext(r.Context(), "the stats summary is incomplete", "err", err)
 	}
-	// The kubelet ignores any other value, and clients rely on that.
+	// The kubelet ignores all values except "true", and clients rely on that.
 	if v := r.URL.Query()["only_cpu_and_memory"]; len(v) == 1 && v[0] == "true" {
 		summary = cpuAndMemory(summary)
 	}
 	writeJSON(w, summary)
 }
 
-// cpuAndMemory returns the part of a summary that autoscalers use.
+// cpuAndMemory returns a summary with only CPU, memory and swap, which autoscalers use.
 func cpuAndMemory(all *statsapi.Summary) *statsapi.Summary {
 	containers := func(in []statsapi.ContainerStats) (out []statsapi.ContainerStats) {
 		for _, c := range in {
@@ -60,7 +60,7 @@ type podUsage struct {
 	containers map[types.UID]map[string]api.Usage
 }
 
-// usage measures the pods. The result omits what can't be measured in time.
+// usage measures the pods. The result omits what can't be measured within measureTimeout.
 func (s *Server) usage(ctx context.Context) podUsage {
 	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
 	defer cancel()
@@ -87,7 +87,8 @@ func (s *Server) usage(ctx context.Context) podUsage {
 	return out
 }
 
-// usageOf returns nil if neither CPU nor memory was measured.
+// usageOf converts the figures of a pod or a container. It returns nil if neither CPU nor
+// memory was measured.
 func usageOf(cpu *statsapi.CPUStats, memory *statsapi.MemoryStats, disk *statsapi.FsStats) *api.Usage {
 	var u api.Usage
 	if cpu != nil && cpu.UsageNanoCores != nil {

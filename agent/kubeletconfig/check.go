@@ -21,8 +21,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-// Check returns the values that are out of range or contradict each other, by field name. The
-// lines are 0.
+// Check returns a [Problem] for each field whose value is out of range or contradicts another
+// field. Line is always 0.
 func (s Settings) Check() []Problem {
 	var c checker
 	s.checkSources(&c)
@@ -44,7 +44,7 @@ func (c *checker) refuse(bad bool, field, format string, args ...any) {
 	}
 }
 
-// between refuses a value outside a range. Both ends belong to the range.
+// between refuses a value that is less than least or more than most.
 func (c *checker) between(field string, n, least, most int64) {
 	switch {
 	case n >= least && n <= most:
@@ -81,7 +81,7 @@ func (s Settings) checkSources(c *checker) {
 	c.refuse(len(s.StaticPodURLHeader) > 0 && s.StaticPodURL == "", "staticPodURLHeader", "requires staticPodURL")
 }
 
-// notInToken reports whether a character is not allowed in the name of a header.
+// notInToken reports whether a header name must not contain the character.
 func notInToken(r rune) bool {
 	return r <= ' ' || r >= 0x7f || strings.ContainsRune("()<>@,;:\\\"/[]?={}", r)
 }
@@ -127,7 +127,7 @@ func (s Settings) checkPods(c *checker) {
 		"enforceNodeAllocatable", "none can't be combined with other values")
 }
 
-// reserved checks resources that are reserved for others than pods.
+// reserved checks the resources of systemReserved or kubeReserved.
 func (c *checker) reserved(field string, all map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		switch corev1.ResourceName(name) {
@@ -180,7 +180,7 @@ func (s Settings) checkImages(c *checker) {
 func (s Settings) checkEviction(c *checker) {
 	if _, err := s.Thresholds(); err != nil {
 		for _, e := range unjoin(err) {
-			// The form is "field evictionHard[memory.available]: why".
+			// The format of an error is "field evictionHard[memory.available]: cause".
 			field, text, _ := strings.Cut(strings.TrimPrefix(e.Error(), "field "), "[")
 			c.refuse(true, field, "%s", strings.Replace(text, "]", "", 1))
 		}

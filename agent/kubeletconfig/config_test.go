@@ -67,7 +67,7 @@ func TestParse_FieldsRefuseWrongTypes(t *testing.T) {
 	t.Parallel()
 	out, err := kubeletconfig.Default().YAML()
 	require.NoError(t, err)
-	names := []string{ // and those that are in the default's YAML
+	names := []string{ // and the names in the YAML of the defaults
 		"staticPodURLHeader", "allowedUnsafeSysctls", "clusterDNS", "systemReserved", "kubeReserved", "singleProcessOOMKill",
 		"maxParallelImagePulls", "preloadedImagesVerificationAllowlist", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim",
 		"shutdownGracePeriodByPodPriority",

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// assign reads node into the variable that into points to. If the value does not fit, it adds a
-// problem and leaves the variable unchanged.
+// assign reads node into the variable that into points to. If the value has a wrong type or is
+// out of range, assign adds a problem and leaves the variable unchanged.
 func (p *reader) assign(name string, node *yaml.Node, into any) {
 	node = resolved(node)
 	switch into := into.(type) {
@@ -52,7 +52,7 @@ func (p *reader) assign(name string, node *yaml.Node, into any) {
 	}
 }
 
-// resolved returns the target of an alias, and any other node unchanged.
+// resolved returns the target of a YAML alias. It returns any other node unchanged.
 func resolved(node *yaml.Node) *yaml.Node {
 	if node.Kind == yaml.AliasNode && node.Alias != nil {
 		return node.Alias
@@ -60,8 +60,8 @@ func resolved(node *yaml.Node) *yaml.Node {
 	return node
 }
 
-// defaulted sets the default if the kubelet treats the value as not set, and reports whether it
-// did.
+// defaulted sets *into to the default if *into is zero. It reports whether it has set the
+// default.
 func defaulted(into, byDefault any) bool {
 	switch into := into.(type) {
 	case *string:
@@ -83,7 +83,8 @@ func replaceZero[T comparable](into *T, byDefault any) bool {
 	return true
 }
 
-// scalar is a kind of value: its name for people, its YAML tag, and its parser.
+// scalar describes a type of scalar values: its description for people, its YAML tag, and its
+// parser.
 type scalar[T any] struct {
 	want, tag string
 	read      func(string) (T, error)
@@ -149,7 +150,8 @@ func (p *reader) members(name string, node *yaml.Node, into map[string]any) {
 	}
 }
 
-// pairs yields the fields of a mapping, each once.
+// pairs yields the fields of a mapping. It adds a problem for each field that is set again, and
+// does not yield that field again.
 func (p *reader) pairs(prefix string, node *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(*yaml.Node, *yaml.Node) bool) {
 		seen := map[string]int{}
@@ -171,7 +173,7 @@ func (p *reader) pairs(prefix string, node *yaml.Node) iter.Seq2[*yaml.Node, *ya
 	}
 }
 
-// describe returns a description of a node for people.
+// describe describes the value of a node for people.
 func describe(node *yaml.Node) string {
 	text := node.Value
 	if len(text) > 60 {

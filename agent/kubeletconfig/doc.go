@@ -1,21 +1,21 @@
-// Package kubeletconfig reads an agent's configuration from a kubelet's file: a
-// KubeletConfiguration of kubelet.config.k8s.io/v1beta1 (Kubernetes 1.36).
+// Package kubeletconfig reads an agent's configuration from a configuration file of the
+// kubelet: a KubeletConfiguration of kubelet.config.k8s.io/v1beta1 (Kubernetes 1.36).
 //
 // # What it does
 //
-// [Load] reads a file and [Parse] its content into [Settings], the fields that the agent
-// supports. Each field of a KubeletConfiguration is of one of three kinds:
+// [Load] reads a file, and [Parse] the content of a file. Both return [Settings], the fields
+// that the agent supports. Each field of a KubeletConfiguration is of one of three kinds:
 //
-//   - implemented: a field of Settings, with the kubelet's name, form, range and
+//   - implemented: the field is a field of Settings, with the kubelet's name, format, range and
 //     default;
-//   - ignored: it does not affect safety. The [File] has a note with the reason, which
+//   - ignored: the field does not affect safety. The [File] has a note with the reason, which
 //     the program should show when the agent starts;
-//   - refused: users who set it rely on a protection or a place that the agent does not
-//     have: users and their rights (authentication, authorization), the choice of
-//     ciphers, a second endpoint for images.
+//   - refused: users who set the field rely on a protection or a function that the agent does
+//     not have, such as authentication and authorization, the choice of ciphers, default
+//     sysctls, or a second endpoint for images.
 //
-// All other fields are mistakes. The whole file is read, and every mistake is reported at once,
-// with its line.
+// All other fields are mistakes. Load and Parse read the whole file, and return all mistakes in
+// one error, each with its line.
 //
 // [Settings.Policies] converts the settings to policies, in the types of the managers'
 // configurations:
@@ -26,23 +26,22 @@
 //	…
 //	collector, err := imagegc.New(imagegc.Config{Policy: policies.ImageGC, …})
 //
-// The program itself uses the other settings: for its server, its sources of pods, its folders
-// and the runtime's address.
+// The program itself uses the other settings: for its server, its pod sources, its folders and
+// the runtime's endpoint.
 //
 // # What you supply
 //
-// You supply a file, JSON or YAML, with one document. Relative paths in it are based on its
-// folder, as in the kubelet.
+// You supply a JSON or YAML file with one document. Relative paths in the file are based on the
+// folder of the file, as in the kubelet.
 //
 // # What it guarantees
 //
-//  1. No mistake is ignored: unknown fields, fields that are set twice, values of a wrong
-//     type and values out of range are all reported, and nothing of a file with a
-//     mistake is used.
-//  2. A field that is not set, or is null, has its default. So has a field that is 0 or
-//     empty, if the kubelet treats that as not set.
-//  3. Parse reads the output of [Settings.YAML] as the same settings.
-//  4. Settings that Load or Parse have returned can always be converted to policies.
+//  1. No mistake is ignored: unknown fields, fields that are set twice, values of a wrong type
+//     and values out of range are all reported. A file with a mistake returns no settings.
+//  2. A field that is not set, or is null, has its default. A field that is 0 or empty also has
+//     its default, if the kubelet treats the value as not set.
+//  3. If Parse reads the output of [Settings.YAML], it returns the same settings.
+//  4. Policies returns no error for settings that Load or Parse have returned.
 //
 // # Goroutines and locking
 //
@@ -61,7 +60,7 @@
 //   - Ours reports the line of each problem, and of each note about a field; the kubelet
 //     reports no lines.
 //   - The kubelet reads a file of any length; ours refuses one above 1 MiB.
-//   - A file that only one of the two accepts sets nothing in the other.
+//   - If only one of the two accepts a file, the other uses nothing of the file.
 //   - The kubelet accepts 1e2 as a whole number and yes as true; ours refuses them.
 //   - The kubelet refuses null for some durations; ours treats null as not set for
 //     every field.
@@ -85,12 +84,13 @@
 //   - The kubelet can run without its server; ours refuses enableServer false, because
 //     its commands send requests to the server.
 //
-// The package does not link k8s.io/kubelet/config/v1beta1, because that type depends on
+// The package does not import k8s.io/kubelet/config/v1beta1, because that package depends on
 // component-base, whose metrics, flags and feature gates register themselves for the whole
-// process. A test compares Settings with that type's source instead: every field must be known
-// here, with the same type and the documented default.
+// process. Instead, a test compares this package with the source of the type
+// KubeletConfiguration: this package must know every field, with the same type and the
+// documented default.
 //
 // # Testing your code with it
 //
-// Settings are a plain struct: start with [Default] and assign fields. Parse takes bytes.
+// Settings is a plain struct: start with [Default] and assign fields. Parse needs no file.
 package kubeletconfig

@@ -1,7 +1,7 @@
 package kubeletconfig
 
-// field maps a field of the file to a pointer into Settings, of one of the types that [assign]
-// knows.
+// field maps a field of the file to a pointer into Settings. The pointer has one of the types
+// that [reader.assign] supports.
 type field struct {
 	name string
 	into any
@@ -87,8 +87,8 @@ func (s *Settings) fields() []field {
 	}
 }
 
-// ignored returns the fields that can be ignored without making anything less safe, and why the
-// agent does not have them.
+// ignored returns the fields that can be ignored without a loss of safety, each with the reason
+// why the agent does not have the field.
 func ignored() map[string]string {
 	all := map[string]string{}
 	because := func(why string, names ...string) {
@@ -123,7 +123,7 @@ func ignored() map[string]string {
 	return all
 }
 
-// refused returns the fields on which users may rely, and what to do instead.
+// refused returns the refused fields, each with the reason and what the user should do instead.
 func refused() map[string]string {
 	const users = "the agent has no user accounts. It listens on loopback only, unless it has a certificate and a --token-file: remove the field"
 	const tls = "the agent uses the defaults of Go, TLS 1.2 and later: remove the field"

@@ -77,8 +77,8 @@ func documentedDefault(doc string) string {
 	return ""
 }
 
-// TestParse_KnowsEveryKubeletField checks that every field of the kubelet, and no other, has
-// exactly one kind here.
+// TestParse_KnowsEveryKubeletField checks that each field of the kubelet has exactly one kind
+// in this package, and that no other field has a kind.
 func TestParse_KnowsEveryKubeletField(t *testing.T) {
 	t.Parallel()
 	kubelet := kubeletFields(t)
@@ -134,11 +134,11 @@ func TestDefault_IsDocumented(t *testing.T) {
 	t.Parallel()
 	differ := map[string]string{
 		"address": "127.0.0.1", "port": "10255", "podLogsDir": "", "cgroupsPerQOS": "false", "enableProfilingHandler": "false",
-		// What the comment leaves out, or says in its own way.
+		// Defaults that the comment omits, or describes in another form.
 		"imagePullCredentialsVerificationPolicy": "NeverVerifyPreloadedImages", "containerRuntimeEndpoint": "embedded",
 		"cgroupRoot": "", "crashLoopBackOff": "maxContainerRestartPeriod: null", "singleProcessOOMKill": "null",
 		"imageMaximumGCAge": "0s", "preloadedImagesVerificationAllowlist": "null",
-		// The comment has not been told of imagefs.inodesFree (kubernetes#121834).
+		// The comment omits imagefs.inodesFree (kubernetes#121834).
 		"evictionHard": "{memory.available: 100Mi, nodefs.available: 10%, nodefs.inodesFree: 5%, imagefs.available: 15%, imagefs.inodesFree: 5%}",
 	}
 	if runtime.GOOS != "linux" {

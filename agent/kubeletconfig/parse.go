@@ -21,19 +21,20 @@ import (
 // maxBytes is the maximum size of a configuration file.
 const maxBytes = 1 << 20
 
-// File is the content of a file.
+// File is the parsed content of a configuration file.
 type File struct {
 	Settings Settings
 	// Notes are hints for the author of the file: fields that are ignored, and settings that
-	// disable others.
+	// disable other settings.
 	Notes []Problem
 }
 
-// Problem is a problem of a field, or a note about it.
+// Problem is a problem of a field, or a note about a field.
 type Problem struct {
-	// Line is the line in the file, from 1. It is 0 if the problem belongs to no line.
+	// Line is the line in the file; the first line is 1. Line is 0 if the problem belongs to no
+	// line.
 	Line int
-	// Field is the name of the field, empty for the file as a whole.
+	// Field is the name of the field. It is empty if the problem is about the whole file.
 	Field string
 	// Text describes the problem.
 	Text string
@@ -53,7 +54,7 @@ func (p Problem) Error() string {
 }
 
 // Load reads a file. It makes relative paths absolute, based on the file's folder. The error
-// has each [Problem] on a separate line that starts with the file's name.
+// joins all problems, each a [Problem] with the file's name in front.
 func Load(file string) (File, error) {
 	data, err := readSome(file)
 	if err != nil {
@@ -97,11 +98,12 @@ func readSome(file string) ([]byte, error) {
 	return data, err
 }
 
-// Parse parses the content of a file. It does not change paths. The error is every [Problem] of
-// the content, joined and ordered by line.
+// Parse parses the content of a file. It does not change relative paths. The error joins every
+// [Problem] of the content, ordered by line.
 func Parse(data []byte) (File, error) { return parse(data, "") }
 
-// parse parses the content of a file. Relative paths are based on dir, if it is not empty.
+// parse parses the content of a file. If dir is not empty, parse makes relative paths absolute,
+// based on dir.
 func parse(data []byte, dir string) (File, error) {
 	p := reader{settings: Default(), lines: map[string]int{}}
 	if root := p.document(data); root != nil {
@@ -132,7 +134,8 @@ func (p *reader) problem(line int, field, format string, args ...any) {
 	p.problems = append(p.problems, Problem{line, field, fmt.Sprintf(format, args...)})
 }
 
-// document returns the mapping of the only document, or nil with a problem.
+// document returns the mapping of the only document. If the content has no such mapping,
+// document adds a problem and returns nil.
 func (p *reader) document(data []byte) *yaml.Node {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
@@ -191,7 +194,7 @@ func (p *reader) object(root *yaml.Node) {
 	}
 }
 
-// unknown describes an unknown field, with the name that may be meant.
+// unknown describes an unknown field, and suggests a known name that only differs in case.
 func unknown(name string, known map[string]field, more ...map[string]string) string {
 	all := sets.KeySet(known)
 	for _, m := range more {
@@ -219,7 +222,8 @@ func (p *reader) header() {
 	}
 }
 
-// derive sets fields that depend on other fields, unless they are set themselves.
+// derive sets fields whose default depends on other fields, unless the file sets them. It also
+// adds a note if evictionHard disables default thresholds.
 func (p *reader) derive() {
 	s := &p.settings
 	if _, ok := p.lines["cgroupsPerQOS"]; !ok && s.CgroupRoot != "" {
@@ -245,8 +249,8 @@ func (p *reader) derive() {
 	}
 }
 
-// checked adds problems with values. It skips fields that could not be read, which have a
-// problem already.
+// checked adds the problems of [Settings.Check]. It skips fields that already have a problem,
+// because their values could not be read.
 func (p *reader) checked() {
 	unread := map[string]bool{}
 	for _, bad := range p.problems {

@@ -18,50 +18,52 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// Policies are settings in the types of the managers. Fields that a KubeletConfiguration does
-// not have are zero, which selects the manager's default.
+// Policies has the settings in the types of the managers' configurations. If a
+// KubeletConfiguration has no setting for a field, the field is zero, which selects the
+// manager's default.
 type Policies struct {
 	// Pods is for podrunner.Config.
 	Pods podrunner.Policy
 	// Eviction is for eviction.Config.
 	Eviction eviction.Policy
-	// Images is for images.Config, and ImageGC for imagegc.Config.
+	// Images is for images.Config. ImageGC is for imagegc.Config.
 	Images  images.Policy
 	ImageGC imagegc.Policy
 	// Restarts is the back-off of container restarts, for lifecycle.NewBackoff.
 	Restarts lifecycle.BackoffConfig
 	// Logs is for logrotate.Config.
 	Logs logrotate.Policy
-	// Shutdown is how pods are stopped when the node shuts down. It is zero if the node does
-	// not wait for them.
+	// Shutdown is how pods are stopped when the node shuts down. It is zero if the shutdown
+	// does not wait for the pods.
 	Shutdown podworker.ShutdownConfig
-	// Cgroups is nil if pods have no cgroups. The caller fills in Allocatable if
-	// EnforceAllocatable is set.
+	// Cgroups configures the cgroups of pods. It is nil if pods have no cgroups. If
+	// EnforceAllocatable is true, the caller must set Cgroups.Allocatable.
 	Cgroups *cgroups.Config
-	// EnforceAllocatable limits all pods together to the node's allocatable resources. It is
-	// false if pods have no cgroups.
+	// EnforceAllocatable reports whether all pods together are limited to the node's
+	// allocatable resources. It is false if pods have no cgroups.
 	EnforceAllocatable bool
 	// Reserved is the sum of systemReserved and kubeReserved.
 	Reserved corev1.ResourceList
-	// MaxPods is the maximum number of pods. It takes podsPerCore into account, with the CPUs
-	// of the machine on which the program runs.
+	// MaxPods is the maximum number of pods: maxPods, or podsPerCore times the number of CPUs
+	// of this machine if that is less.
 	MaxPods int
-	// SyncPeriod is the longest time between two syncs of a pod: podworker's ResyncPeriod.
+	// SyncPeriod is the longest time between two syncs of a pod, for ResyncPeriod of
+	// podworker.
 	SyncPeriod time.Duration
-	// VolumePeriod is the maximum age of a volume's usage before it is measured again, and
-	// UsageEvents enables wake-ups by usage on cgroup v1: WalkPeriod and UsageEvents of
-	// stats.Config.
+	// VolumePeriod is the age at which a volume's usage is measured again, for WalkPeriod of
+	// stats.Config. UsageEvents enables wake-ups by memory usage on cgroup v1, for UsageEvents
+	// of stats.Config.
 	VolumePeriod time.Duration
 	UsageEvents  bool
 }
 
-// Policies converts the settings to policies. The error is each [Problem] of [Settings.Check],
-// joined; settings from [Load] and [Parse] have none.
+// Policies converts the settings to policies. The error joins each [Problem] of
+// [Settings.Check]. Settings that [Load] or [Parse] have returned have no problem.
 func (s Settings) Policies() (Policies, error) {
 	if problems := s.Check(); len(problems) > 0 {
 		return Policies{}, join(problems)
 	}
-	thresholds, _ := s.Thresholds() // Check has parsed both
+	thresholds, _ := s.Thresholds() // Check has already parsed both values
 	logBytes, _ := logrotate.ParseMaxSize(s.ContainerLogMaxSize)
 	return Policies{
 		Pods: s.pods(),
@@ -159,12 +161,12 @@ func (s Settings) cgroups() *cgroups.Config {
 	return cfg
 }
 
-// reserved returns the sum of the resources that are reserved for the system and the agent.
+// reserved returns the sum of systemReserved and kubeReserved.
 func (s Settings) reserved() corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	for _, amounts := range []map[string]string{s.SystemReserved, s.KubeReserved} {
 		for name, text := range amounts {
-			q, _ := quantity.Parse(text) // Check has parsed it
+			q, _ := quantity.Parse(text) // Check has already parsed the amount
 			q.Add(sum[corev1.ResourceName(name)])
 			sum[corev1.ResourceName(name)] = q
 		}

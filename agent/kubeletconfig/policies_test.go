@@ -32,8 +32,8 @@ func policies(t *testing.T, text string) kubeletconfig.Policies {
 	return p
 }
 
-// changedPolicies returns the policies of a file that differ from those of a file that
-// sets nothing, one on a line. With an empty file it returns all that are set.
+// changedPolicies returns the policies of a file that differ from the defaults, one
+// per line. For an empty file it returns all policies that are not zero.
 func changedPolicies(t *testing.T, text string) string {
 	t.Helper()
 	base := map[string]bool{}
@@ -51,8 +51,8 @@ func changedPolicies(t *testing.T, text string) string {
 	return b.String()
 }
 
-// leaves returns the values in v, with their paths. Zeros are omitted, except those of
-// numbers and booleans.
+// leaves returns the values in v, with their paths. Zero values are omitted, except
+// zero numbers and booleans.
 func leaves(path string, v reflect.Value) (all []string) {
 	if text, ok := reflect.TypeAssert[fmt.Stringer](v); ok && v.Kind() != reflect.Pointer {
 		return []string{path + " = " + text.String()}
@@ -208,7 +208,7 @@ func TestPolicies_RefusesWhatCheckRefuses(t *testing.T) {
 	}
 }
 
-// Without cgroups of pods there is nothing to enforce it with.
+// Without pod cgroups the agent can't enforce the allocatable resources.
 func TestPolicies_AllocatableIsEnforcedWithCgroups(t *testing.T) {
 	t.Parallel()
 	require.True(t, policies(t, "cgroupsPerQOS: true\n").EnforceAllocatable)

@@ -9,23 +9,24 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// APIVersion and Kind are the values of these fields in a file.
+// APIVersion and Kind are the required values of the fields apiVersion and kind.
 const (
 	APIVersion = "kubelet.config.k8s.io/v1beta1"
 	Kind       = "KubeletConfiguration"
 )
 
-// Special endpoints. A program that does not support one of them refuses it.
+// Special values of containerRuntimeEndpoint. A program must refuse a value that it does not
+// support.
 const (
 	// EmbeddedEndpoint is an in-process, in-memory runtime.
 	EmbeddedEndpoint = "embedded"
-	// AutoEndpoint is the first of the well-known sockets on which a runtime responds.
+	// AutoEndpoint is the first well-known socket on which a runtime responds.
 	AutoEndpoint = "auto"
 )
 
-// Settings are the fields of a KubeletConfiguration that the agent supports. They have the same
-// meaning; pointers are nil where the kubelet has no default value. The zero value is not
-// useful: start with [Default].
+// Settings has the fields of a KubeletConfiguration that the agent supports, with the same
+// meaning. A pointer is nil if the field is not set and the kubelet has no default for it. The
+// zero value is not useful: start with [Default].
 type Settings struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -90,7 +91,8 @@ type Settings struct {
 	ImageMinimumGCAge           metav1.Duration `json:"imageMinimumGCAge"`
 	ImageMaximumGCAge           metav1.Duration `json:"imageMaximumGCAge"`
 
-	// PodLogsDir is the folder of pod logs. Empty means the agent's own folder.
+	// PodLogsDir is the folder of pod logs. If PodLogsDir is empty, the agent uses its own
+	// folder.
 	PodLogsDir                  string          `json:"podLogsDir"`
 	ContainerLogMaxSize         string          `json:"containerLogMaxSize"`
 	ContainerLogMaxFiles        int32           `json:"containerLogMaxFiles"`
@@ -102,13 +104,14 @@ type Settings struct {
 	ShutdownGracePeriodByPodPriority []ShutdownGracePeriodByPodPriority `json:"shutdownGracePeriodByPodPriority,omitempty"`
 }
 
-// CrashLoopBackOffConfig limits the delay before a container is restarted.
+// CrashLoopBackOffConfig limits the delay before the agent restarts a container.
 type CrashLoopBackOffConfig struct {
 	MaxContainerRestartPeriod *metav1.Duration `json:"maxContainerRestartPeriod,omitempty"`
 }
 
-// ShutdownGracePeriodByPodPriority is the time that pods have to end at a shutdown. It applies
-// to pods of at least this priority, up to the priority of the next entry.
+// ShutdownGracePeriodByPodPriority is the time that pods have to stop when the node shuts down.
+// It applies to pods with at least this priority and less than the next higher priority in the
+// list.
 type ShutdownGracePeriodByPodPriority struct {
 	Priority                   int32 `json:"priority"`
 	ShutdownGracePeriodSeconds int64 `json:"shutdownGracePeriodSeconds"`

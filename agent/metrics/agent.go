@@ -10,9 +10,9 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// Observers returns the observers for an agent.Config, which then call those of next. One value
-// serves any number of agents: their figures are added. See [Metrics.AddAgent] for the metrics
-// that are read during a scrape.
+// Observers returns the observers for an agent.Config. They count events and then call the
+// observers of next. Call Observers once for each agent; the counters of all agents are added.
+// See [Metrics.AddAgent] for the metrics that are read during a scrape.
 func (m *Metrics) Observers(next agent.Observers) agent.Observers {
 	o := next
 	o.Workers, o.Runner, o.Hooks = m.Workers(next.Workers), m.Runner(next.Runner), m.Hooks(next.Hooks)
@@ -31,12 +31,12 @@ func (m *Metrics) Observers(next agent.Observers) agent.Observers {
 	return o
 }
 
-// unknownVictim finds no pod, so that the kill is counted for the node.
+// unknownVictim never finds a pod, so that the kill is counted for the node.
 func unknownVictim(types.UID, string) (*corev1.Pod, string, bool) { return nil, "", false }
 
-// AddAgent includes an agent in the metrics until remove is called: its pods by state, and the
-// time of the last relist. It is [Metrics.Add] for an agent with the observers of
-// [Metrics.Observers].
+// AddAgent adds an agent to the metrics that are read during a scrape, until remove is called:
+// the agent's pods by state, and the time of its last relist. It calls [Metrics.Add] for an
+// agent whose observers come from [Metrics.Observers].
 func (m *Metrics) AddAgent(a *agent.Agent) (remove func()) {
 	return m.Add(Source{
 		NodeName: a.Node().Name,
@@ -68,7 +68,7 @@ func (m *Metrics) AddAgent(a *agent.Agent) (remove func()) {
 	})
 }
 
-// workOn returns the state of a pod's worker, and false if the pod has no worker.
+// workOn returns the state of a pod's worker. It returns false if the pod has no worker.
 func workOn(p agent.Pod) (podworker.Known, bool) {
 	k := podworker.Known{
 		Orphan: p.Source == "", HasConfig: len(p.Spec.Spec.Containers) > 0, Static: podspec.IsStatic(p.Spec),

@@ -19,8 +19,8 @@ import (
 	"github.com/kubeparts/kubeparts/pleg"
 )
 
-// agentConfig returns the config of an agent on a runtime in memory, which runs these pods
-// and refuses those that are called refused.
+// agentConfig returns the configuration of an agent on an in-memory runtime. The agent runs the
+// pods, except pods with the name refused, which it refuses.
 func agentConfig(t *testing.T, node string, observers agent.Observers, pods ...*corev1.Pod) agent.Config {
 	t.Helper()
 	rt, err := fakecri.New(fakecri.Config{Images: fakecri.DemoImages(), Programs: fakecri.DemoPrograms()})
@@ -47,8 +47,8 @@ func ofAgent(name, image string) *corev1.Pod {
 	return p
 }
 
-// Two agents share one Metrics value: counters and gauges are added, and the gauges of an agent
-// disappear with it.
+// Two agents share one Metrics: counters and gauges are added, and the gauges of an agent
+// disappear when the agent is removed.
 func TestAddAgent_TwoAgents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()

@@ -35,8 +35,8 @@ type operation struct {
 	took          prometheus.Observer
 }
 
-// CallObserver returns an interceptor for the connection to the runtime that counts and times
-// its calls.
+// CallObserver returns a gRPC interceptor that counts and times calls. Install it on the
+// connection to the runtime.
 func (m *Metrics) CallObserver() grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		began := m.cfg.Clock.Now()

@@ -1,5 +1,6 @@
-// Package metrics exports Prometheus metrics of an agent or of single managers. They have the
-// names, labels and buckets of the kubelet 1.36, so that its dashboards and alerts work.
+// Package metrics exports Prometheus metrics of an agent or of single managers. The metrics
+// have the names, labels and buckets of the kubelet 1.36, so that dashboards and alerts for the
+// kubelet work.
 //
 // # What it does
 //
@@ -12,18 +13,18 @@
 //	remove := m.AddAgent(a)
 //	defer remove()
 //
-// [Metrics.Observers] counts events: relists, pulls, starts, probes, evictions. It then calls
-// the observers that it was given, so that the program's own observers still work.
-// [Metrics.AddAgent] adds the metrics that are read during a scrape, such as the number of
-// running pods.
+// [Metrics.Observers] returns observers that count events: relists, pulls, starts, probes,
+// evictions. After counting, they call the program's own observers, which are the argument of
+// Observers. [Metrics.AddAgent] adds the metrics that are read during a scrape, such as the
+// number of running pods.
 //
-// A program that wires the managers itself uses the methods for single packages, one for each
+// A program that creates the managers itself uses the methods for single packages, one for each
 // package with an Observer, and [Metrics.Add] instead of AddAgent:
 //
 //	cfg.Observer = m.PLEG(pleg.Observer{RelistEnd: a.relisted})
 //
-// [Metrics.CallObserver] is a gRPC interceptor that counts the calls to the runtime. It is an
-// option of the CRI client, not of the agent.
+// [Metrics.CallObserver] returns a gRPC interceptor that counts the calls to the runtime. Pass
+// the interceptor to the CRI client, not to the agent.
 //
 // The kubelet has three pages:
 //
@@ -31,14 +32,15 @@
 //	/metrics/probes    prober_probe_total, prober_probe_duration_seconds
 //	/metrics/resource  resource usage of node, pods and containers, for metrics-server
 //
-// The program serves the first two from the registries of [Config]. [Metrics.Resource] returns
-// the handler of the third. Metrics that the kubelet does not have start with kubeparts_.
+// The program serves the first two pages from the registries of [Config]. [Metrics.Resource]
+// returns the handler of the third page. The names of metrics that the kubelet does not have
+// start with kubeparts_.
 //
 // # What you supply
 //
-// You supply a registry of client_golang, and promhttp to serve it. For a separate page
-// /metrics/probes, as in the kubelet, you supply a second registry. The program also registers
-// the collectors of the process and of the Go runtime:
+// You supply a registry of client_golang and serve it with promhttp. For a separate page
+// /metrics/probes, as in the kubelet, you supply a second registry. You also register the
+// collectors of the process and of the Go runtime:
 //
 //	registry := prometheus.NewRegistry()
 //	registry.MustRegister(collectors.NewGoCollector())
@@ -46,22 +48,23 @@
 //	…
 //	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 //
-// One Metrics may serve many agents: pass its Observers to each, and add each with AddAgent. To
-// distinguish agents, use one Metrics per agent with a registerer that adds a label:
-// prometheus.WrapRegistererWith.
+// One Metrics may serve many agents: call Observers and AddAgent for each agent. To distinguish
+// the agents, use one Metrics per agent, with a registerer of prometheus.WrapRegistererWith
+// that adds a label.
 //
 // # What it guarantees
 //
-//  1. Nothing is registered except with the registerers of [Config]. A process can have any
-//     number of Metrics.
-//  2. Between two scrapes an event costs a few atomic additions and no memory.
-//  3. The size depends on the number of pods. A series with a pod's name is deleted with the
-//     pod or with its agent. In other series, pods only determine the label of exit codes.
-//  4. A runtime that hangs delays /metrics/resource until the client gives up, and no other
-//     page.
+//  1. Metrics are only registered with the registerers of [Config], never globally. A process
+//     can have any number of Metrics.
+//  2. Counting an event costs a few atomic additions and allocates no memory.
+//  3. The number of series depends on the number of pods. A series with a pod's name is deleted
+//     when the pod or its agent is removed. In the other series, the only label value that pods
+//     can choose is the exit code.
+//  4. A runtime that hangs delays only /metrics/resource, at most until the client cancels the
+//     request.
 //  5. Counters, histograms and gauges of several agents are added, with two exceptions:
-//     kubelet_pleg_last_seen_seconds is that of the agent with the oldest relist, and the
-//     times of a graceful shutdown are the newest.
+//     kubelet_pleg_last_seen_seconds has the oldest relist of all agents, and the metrics of a
+//     graceful shutdown have the times of the newest shutdown.
 //
 // # Goroutines and locking
 //
@@ -95,6 +98,6 @@
 //
 // # Testing your code with it
 //
-// Pass a registry of the test to New, and read it with its Gather or with promhttp and an
-// httptest.ResponseRecorder. Config.Clock makes times exact.
+// Pass a new registry to New. Read the registry with its method Gather, or with promhttp and an
+// httptest.ResponseRecorder. For exact times, set Config.Clock to a fake clock.
 package metrics

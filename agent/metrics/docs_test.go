@@ -14,12 +14,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// shown returns the labels of all existing metrics by name. A histogram has the names that
-// queries use.
+// shown returns the labels of all metrics by name. A histogram has the names that queries
+// use.
 func shown(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	b := newFullBed(t)
-	// The program adds those of Go and of its process.
+	// The program registers the metrics of the Go runtime and of the process.
 	b.all.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	all := map[string]map[string]bool{}
 	name, label := regexp.MustCompile(`^\w+`), regexp.MustCompile(`(\w+)="`)
@@ -109,7 +109,7 @@ func TestDocs_AlertsUseExistingMetrics(t *testing.T) {
 			require.NotEmpty(t, r.Annotations["summary"], r.Alert)
 			require.Contains(t, guide, r.Alert, "the guide says what to do")
 			requireQuery(t, r.Expr, all)
-			// What a summary takes from the labels must have survived the query.
+			// The query must not remove labels that the summary uses.
 			for _, m := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(r.Annotations["summary"], -1) {
 				if by := grouping.FindStringSubmatch(r.Expr); by != nil && by[1] == "by" {
 					require.Contains(t, by[2], m[1], r.Alert)
@@ -168,7 +168,7 @@ func TestDocs_DashboardUsesExistingMetrics(t *testing.T) {
 }
 
 // TestDocs_GuideNamesEveryMetric checks that docs/operating.md documents all metrics with all
-// their labels, and no others.
+// their labels, and no other metrics.
 func TestDocs_GuideNamesEveryMetric(t *testing.T) {
 	t.Parallel()
 	all, told := shown(t), map[string]bool{}

@@ -27,7 +27,7 @@ func Example() {
 	observer := m.PLEG(pleg.Observer{
 		RelistEnd: func(_ pleg.Result, err error) { fmt.Println("relisted:", err) },
 	})
-	observer.RelistEnd(pleg.Result{Took: time.Second}, errors.New("no answer")) // the generator does
+	observer.RelistEnd(pleg.Result{Took: time.Second}, errors.New("no answer")) // called by the generator
 
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))

@@ -29,10 +29,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// epoch is when the clock of a bed begins.
+// epoch is the start time of the clock of a bed.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// bed is the metrics of a program, with a clock that stands still.
+// bed has the metrics of a program, with a fake clock.
 type bed struct {
 	*metrics.Metrics
 	t          testing.TB
@@ -53,7 +53,7 @@ func newBed(tb testing.TB) *bed {
 	return b
 }
 
-// get returns what a handler answers.
+// get returns the response of a handler.
 func get(tb testing.TB, h http.Handler) string {
 	tb.Helper()
 	w := httptest.NewRecorder()
@@ -72,7 +72,8 @@ func scrape(tb testing.TB, r *prometheus.Registry) string {
 	return get(tb, promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
 }
 
-// series returns the lines of a page that begin so, without timestamps.
+// series returns the lines of a page with this prefix, without
+// timestamps.
 func series(page, prefix string) (found []string) {
 	for line := range strings.Lines(page) {
 		if strings.HasPrefix(line, prefix) {
@@ -82,7 +83,8 @@ func series(page, prefix string) (found []string) {
 	return found
 }
 
-// value returns that of one series, and fails without one.
+// value returns the value of a series. The test fails if the series
+// does not exist.
 func value(tb testing.TB, page, name string) float64 {
 	tb.Helper()
 	for _, line := range series(page, name+" ") {
@@ -106,7 +108,7 @@ func (b *bed) none(prefix string) {
 	require.Empty(b.t, series(b.page(), prefix))
 }
 
-// newPod returns a static pod that was seen at the epoch.
+// newPod returns a static pod that the agent received at epoch.
 func newPod(name string, containers ...string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Namespace: "ns", UID: types.UID("uid-" + name),
@@ -120,7 +122,7 @@ func newPod(name string, containers ...string) *corev1.Pod {
 	return p
 }
 
-// observed is what the runtime shows of a pod with running containers.
+// observed returns the runtime state of a pod with running containers.
 func observed(pod *corev1.Pod) *podcache.Status {
 	s := &podcache.Status{
 		UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace,

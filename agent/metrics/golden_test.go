@@ -29,8 +29,8 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// newFullBed returns a bed in which everything has happened once, so that every metric
-// has a series.
+// newFullBed returns a bed in which each event has occurred once, so that every metric has a
+// series.
 func newFullBed(t *testing.T) *bed {
 	t.Helper()
 	b := newBed(t)
@@ -87,8 +87,7 @@ func TestExposition(t *testing.T) {
 	})
 }
 
-// described is a page without values.
-// Of a histogram it has the bounds of one series.
+// described returns a page without values. For a histogram it has the bounds of one series.
 func described(page string) string {
 	var out strings.Builder
 	bounds, last := []string{}, ""

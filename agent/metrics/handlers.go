@@ -12,14 +12,15 @@ import (
 )
 
 // Resource returns the handler of the kubelet's page /metrics/resource, which metrics-server
-// scrapes: the resource usage of a node, its pods and their containers. The figures are
-// measured for each request, with its context. They are not registered anywhere and have no
-// node label. Summary measures the figures; with an error, it returns those that could be
-// measured. stats.Provider has such a method.
+// scrapes: the resource usage of a node, its pods and their containers. The handler calls
+// summary for each request, with the context of the request. The metrics are not registered
+// with the registerers of [Config], and have no node label. If summary returns a summary and
+// an error, the handler serves the figures of the summary and logs the error. Pass the
+// method Summary of an agent, or a function that calls Summary of a stats.Provider.
 func (m *Metrics) Resource(summary func(context.Context) (*statsapi.Summary, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		registry := prometheus.NewRegistry()                                                    // one for each request, because the collector uses its context
-		_ = registry.Register(&resource{ctx: r.Context(), summary: summary, log: m.cfg.Logger}) // never fails: an unchecked collector
+		registry := prometheus.NewRegistry()                                                    // a new registry, because the collector uses the context of the request
+		_ = registry.Register(&resource{ctx: r.Context(), summary: summary, log: m.cfg.Logger}) // never fails, because the collector describes no metrics
 		promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 			ErrorHandling: promhttp.ContinueOnError, // serves all metrics that could be gathered
 			ErrorLog:      failures{m.cfg.Logger},

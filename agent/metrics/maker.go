@@ -7,7 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Stability levels, the prefixes of help texts as on the kubelet's pages.
+// Stability levels. Each help text starts with a level, as on the kubelet's
+// pages.
 const (
 	alpha  = "[ALPHA] "
 	beta   = "[BETA] "
@@ -20,7 +21,7 @@ const ownPrefix = "kubeparts_"
 // safe makes text valid as a label value: Prometheus refuses invalid UTF-8.
 func safe(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// maker creates metrics and registers them.
+// maker creates and registers metrics.
 type maker struct {
 	prefix   string
 	registry prometheus.Registerer
@@ -46,7 +47,7 @@ func (m *maker) undo() {
 // own returns a maker of metrics that the kubelet does not have.
 func (m *maker) own() *maker { return &maker{prefix: ownPrefix, registry: m.registry} }
 
-// also adds the metrics and errors of another maker to m.
+// also adds the metrics and the error of another maker to m.
 func (m *maker) also(other *maker) {
 	m.made = append(m.made, other.made...)
 	m.err = errors.Join(m.err, other.err)

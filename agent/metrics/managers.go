@@ -60,7 +60,8 @@ func (m *Metrics) Eviction(next eviction.Observer) eviction.Observer {
 	return o
 }
 
-// age returns the age of the figures behind a decision, 0 if their time is unknown.
+// age returns the age of the measurement that led to a decision, or 0 if the time
+// of the measurement is unknown.
 func age(d eviction.Decision) time.Duration {
 	if at := d.Threshold.Observation.Time; !at.IsZero() {
 		return max(0, d.At.Sub(at))

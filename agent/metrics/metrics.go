@@ -18,17 +18,18 @@ const DefaultPrefix = "kubelet_"
 
 // Config configures [Metrics].
 type Config struct {
-	// Registerer registers the metrics, such as a *prometheus.Registry. Required.
+	// Registerer registers the metrics. A *prometheus.Registry is a Registerer. Required.
 	Registerer prometheus.Registerer
 	// ProbeRegisterer registers the metrics of probes, which the kubelet serves on a separate
 	// page, /metrics/probes. Default: Registerer.
 	ProbeRegisterer prometheus.Registerer
-	// Prefix is the prefix of the kubelet's own metrics. Change it for a server that also
-	// scrapes a kubelet of the same node. Default [DefaultPrefix].
+	// Prefix is the prefix of the metrics whose names start with kubelet_ in the kubelet.
+	// Change it if the Prometheus server also scrapes a kubelet on the same node. Default
+	// [DefaultPrefix].
 	Prefix string
 	// Clock is the time source. Default: the system clock.
 	Clock clock.PassiveClock
-	// Logger receives the errors of scrapes of [Metrics.Resource]. Default: discard.
+	// Logger receives the errors of the handler of [Metrics.Resource]. Default: discard.
 	Logger *slog.Logger
 }
 
@@ -44,8 +45,8 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Metrics are the metrics of one or several agents. Create them with [New]. All methods and the
-// observers that they return are safe for concurrent use.
+// Metrics has the metrics of one or several agents. Create it with [New]. All methods, and all
+// observers that they return, may be called concurrently.
 type Metrics struct {
 	cfg Config
 
@@ -64,8 +65,9 @@ type Metrics struct {
 	ops     map[string]*operation // by gRPC method
 }
 
-// New registers all metrics. With an error, for example if a metric of the same name is
-// registered already, nothing stays registered.
+// New returns a Metrics and registers all its metrics. If New fails, for example because a
+// metric with the same name is already registered, it unregisters all metrics that it has
+// registered.
 func New(cfg Config) (*Metrics, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("metrics: invalid config: %w", err)

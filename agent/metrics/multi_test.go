@@ -49,7 +49,7 @@ func TestAdd_ValuesOfSeveralAgentsAreAdded(t *testing.T) {
 	b := newBed(t)
 	b.Add(source("node1", epoch.Add(time.Minute), newPod("a", "app"), newPod("b", "app", "side")))
 	remove := b.Add(source("node2", epoch, newPod("c", "app")))
-	b.Add(metrics.Source{NodeName: "node3"}) // about which nothing is known yet
+	b.Add(metrics.Source{NodeName: "node3"}) // the other functions are nil
 	is := func(pods, containers, agents float64) {
 		t.Helper()
 		b.is(`kubelet_desired_pods{static="true"}`, pods)

@@ -65,7 +65,7 @@ func TestWorkers_Syncs(t *testing.T) {
 		})
 	}
 	b.clock.SetTime(epoch.Add(10 * time.Second))
-	turn(true, podworker.Sync, podworker.Syncing) // a Create that a Sync has overtaken
+	turn(true, podworker.Sync, podworker.Syncing) // a Sync has replaced the Create
 	b.is("kubelet_pod_worker_start_duration_seconds_sum", 7)
 	b.is("kubelet_containers_per_pod_count_sum", 3)
 	turn(false, podworker.Sync, podworker.Syncing)
@@ -73,7 +73,7 @@ func TestWorkers_Syncs(t *testing.T) {
 	turn(false, podworker.Sync, podworker.Terminating)
 	turn(false, podworker.Kill, podworker.Terminating)
 	turn(false, podworker.Sync, podworker.Terminated)
-	turn(true, podworker.Kill, podworker.Terminating) // one that never began
+	turn(true, podworker.Kill, podworker.Terminating) // the pod was killed before its first sync
 	b.is("kubelet_pod_worker_start_duration_seconds_count", 1)
 	for label, n := range map[string]float64{"create": 1, "sync": 1, "update": 1, "kill": 3, "terminated": 1} {
 		b.is(`kubelet_pod_worker_duration_seconds_count{operation_type="`+label+`"}`, n)
@@ -119,7 +119,7 @@ func TestRunner_Starts(t *testing.T) {
 	}
 	start(podrunner.Regular, "", nil)
 	start(podrunner.Regular, podrunner.CreateContainerError, errNo)
-	start(podrunner.Regular, "", errNo) // the turn was called off
+	start(podrunner.Regular, "", errNo) // the sync was cancelled
 	start(podrunner.Init, "", nil)
 	start(podrunner.Sidecar, "", nil)
 	start(podrunner.Ephemeral, "bad \xff", errNo)
@@ -310,7 +310,7 @@ func TestOOMKills(t *testing.T) {
 	b.is(`container_oom_events_total{container="app",namespace="ns",pod="web"}`, 2)
 	b.is(`container_oom_events_total{container="",namespace="",pod=""}`, 2)
 
-	// Another pod of the name, while the old one ends.
+	// A new pod with the same name, while the old pod is stopping.
 	again := observed(web)
 	again.UID = "uid-again"
 	present = append(present, again)

@@ -8,18 +8,20 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// victim is a container that was hit by a kill. The zero value stands for kills that hit no
-// known pod.
+// victim is the container of an OOM kill. The zero value stands for all kills whose pod is
+// unknown.
 type victim struct {
 	uid       types.UID
 	container string
 }
 
-// finder returns the pod and the container name of a kill, as in [oomwatch.ReporterConfig].
+// finder returns the pod and the container's name for the pod UID and the container ID of a
+// kill, as in [oomwatch.ReporterConfig]. It returns false if the pod is unknown.
 type finder = func(uid types.UID, containerID string) (*corev1.Pod, string, bool)
 
-// OOMWatch returns an observer for an [oomwatch.Watcher] that then calls next. It counts the
-// kills and log records that never reach a handler.
+// OOMWatch returns an observer for an [oomwatch.Watcher] that then calls next. The observer
+// counts what never reaches a handler: the kills that the Watcher drops, and the lost
+// records of the kernel's log.
 func (m *Metrics) OOMWatch(next oomwatch.Observer, pod finder) oomwatch.Observer {
 	o := next
 	o.DroppedKill = chain1(func(k oomwatch.Kill) { m.Killed(k, pod) }, next.DroppedKill)
@@ -27,8 +29,8 @@ func (m *Metrics) OOMWatch(next oomwatch.Observer, pod finder) oomwatch.Observer
 	return o
 }
 
-// Killed counts a kill that a handler has received. A kill without a pod is counted for the
-// node.
+// Killed counts a kill. Call it for each kill that a handler receives. If pod does not find
+// the kill's pod, the kill is counted for the node.
 func (m *Metrics) Killed(k oomwatch.Kill, pod finder) {
 	var v victim
 	if k.PodUID != "" || k.ContainerID != "" {
@@ -41,7 +43,8 @@ func (m *Metrics) Killed(k oomwatch.Kill, pod finder) {
 	m.killed[v]++
 }
 
-// kills returns the number of kills by victim, and deletes the counts of removed pods.
+// kills returns the number of kills by victim, including a 0 for each container of pods
+// without kills. It deletes the counts of the pods that are not in pods.
 func (m *Metrics) kills(pods []*podcache.Status) map[victim]uint64 {
 	now := map[victim]uint64{{}: 0}
 	present := make(map[types.UID]bool, len(pods))

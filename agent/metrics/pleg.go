@@ -30,7 +30,7 @@ func newPLEG(f *maker) plegMetrics {
 // PLEG returns an observer for a [pleg.Generator] that then calls next.
 func (m *Metrics) PLEG(next pleg.Observer) pleg.Observer {
 	c := &m.pleg
-	var began time.Time // start of the last successful relist; callbacks are not concurrent
+	var began time.Time // start of the last successful relist; a Generator never calls RelistEnd concurrently
 	o := next
 	o.RelistEnd = chain2(func(r pleg.Result, err error) {
 		c.relist.Observe(r.Took.Seconds())

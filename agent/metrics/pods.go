@@ -87,7 +87,7 @@ func (m *Metrics) syncEnded(t podworker.SyncInfo) {
 	}
 }
 
-// syncType returns the kubelet's operation type of a sync.
+// syncType returns the kubelet's operation type for a sync.
 func syncType(t podworker.SyncInfo) string {
 	switch {
 	case t.Phase == podworker.Terminating:
@@ -101,7 +101,7 @@ func syncType(t podworker.SyncInfo) string {
 	}
 }
 
-// firstSeen returns when the pod was first received from its source.
+// firstSeen returns when the agent first received the pod from its source.
 func firstSeen(pod *corev1.Pod) (time.Time, bool) {
 	at, err := time.Parse(time.RFC3339Nano, pod.Annotations[podspec.SeenAnnotation])
 	return at, err == nil
@@ -201,8 +201,9 @@ func (m *Metrics) Statuses(next status.Observer) status.Observer {
 	return o
 }
 
-// startedIn returns the time from when a pod was first seen until it was running. It returns
-// false for a pod that ran before it was seen, because another agent had started it.
+// startedIn returns the time from when the agent first received a pod until the pod was
+// Running. It returns false if c is another change, or if a container of the pod ran before
+// the agent received the pod, because an earlier agent process had started it.
 func startedIn(c status.Change, now time.Time) (time.Duration, bool) {
 	if c.New.Phase != corev1.PodRunning || c.Old.Phase != "" && c.Old.Phase != corev1.PodPending || c.Pod == nil {
 		return 0, false
@@ -239,7 +240,7 @@ func (m *Metrics) Hooks(next lifecycle.HookObserver) lifecycle.HookObserver {
 	return o
 }
 
-// Rejected counts a refused pod, by the reason in its status.
+// Rejected counts a refused pod by the reason in the pod's status.
 func (m *Metrics) Rejected(reason string) {
 	m.pods.rejections.WithLabelValues(rejection(reason)).Inc()
 }

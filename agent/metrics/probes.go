@@ -23,7 +23,8 @@ func newProbes(f *maker) probeMetrics {
 	return p
 }
 
-// timing has the labels of a duration series. Probes of pods with the same name share one.
+// timing has the labels of a duration series. The probes of pods with the same name share
+// a series.
 type timing struct{ kind, container, pod, namespace string }
 
 // probeSeries are the series of one probe.

@@ -37,11 +37,11 @@ func TestProber_CountsByResult(t *testing.T) {
 	require.InDelta(t, 2, value(t, b.probes(), "prober_probe_duration_seconds_count"+labels), 0)
 	b.none("prober_")
 
-	o.RunFinished(prober.Run{Key: prober.Key{PodUID: "nobody's"}}) // no pod: nothing to name it by
+	o.RunFinished(prober.Run{Key: prober.Key{PodUID: "nobody's"}}) // without a pod, the series has no name
 	require.Len(t, series(b.probes(), "prober_probe_total"), 3)
 }
 
-// In the kubelet the series of a probe are not deleted with it (kubernetes#115963).
+// The kubelet does not delete the series of a removed probe (kubernetes#115963).
 func TestProber_SeriesAreDeletedWithTheProbe(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -17,8 +17,8 @@ type resource struct {
 	log     *slog.Logger
 }
 
-// Describe implements [prometheus.Collector]. It describes no metrics, because they are only
-// known during Collect.
+// Describe implements [prometheus.Collector]. It describes no metrics, because the set of
+// metrics is only known in Collect.
 func (r *resource) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
@@ -65,14 +65,14 @@ func used(ch chan<- prometheus.Metric, s *statsapi.Summary) {
 	}
 }
 
-// scope is the object of figures: the node, a pod or a container.
+// scope is the object that figures belong to: the node, a pod or a container.
 type scope struct {
 	ch             chan<- prometheus.Metric
 	prefix         string
 	labels, values []string
 }
 
-// emit sends a figure, with the time of its measurement if known.
+// emit sends a figure, with the time of the measurement if the time is known.
 func (s scope) emit(kind prometheus.ValueType, at metav1.Time, value float64, name, help string) {
 	m := prometheus.MustNewConstMetric(prometheus.NewDesc(s.prefix+name, help, s.labels, nil), kind, value, s.values...)
 	if !at.IsZero() {

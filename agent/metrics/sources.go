@@ -14,29 +14,29 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// Source has the functions that return the state of one agent. They are called during a scrape,
-// in any goroutine, and must not block. Their results are neither retained nor modified.
-// Metrics of nil functions are missing.
+// Source has the functions that return the state of one agent. Metrics calls the functions
+// during a scrape, in any goroutine, so they must not block. It neither retains nor modifies
+// their results. If a function is nil, its metrics are missing.
 type Source struct {
-	// NodeName is the label of kubelet_node_name. If empty, the metric is missing.
+	// NodeName is the label of kubelet_node_name. If NodeName is empty, the metric is missing.
 	NodeName string
-	// Desired returns the pods that should run: GetPods of podmanager.
+	// Desired returns the pods that should run, as GetPods of podmanager does.
 	Desired func() []*corev1.Pod
-	// Mirrors returns the number of mirror pods, 0 without an API server.
+	// Mirrors returns the number of mirror pods, or 0 if the agent has no API server.
 	Mirrors func() int
-	// Known returns the state of the workers: [podworker.Workers.KnownPods].
+	// Known returns the state of the pod workers, as [podworker.Workers.KnownPods] does.
 	Known func() map[types.UID]podworker.Known
-	// Observed returns the state of pods in the runtime: [podcache.Cache.Statuses].
+	// Observed returns the state of pods in the runtime, as [podcache.Cache.Statuses] does.
 	Observed func() []*podcache.Status
-	// RelistedAt returns when the newest successful relist began: RelistedAt of pleg.Stats.
-	// Zero means that none has succeeded.
+	// RelistedAt returns the start time of the newest successful relist, as in pleg.Stats. It
+	// returns zero if no relist has succeeded yet.
 	RelistedAt func() time.Time
 }
 
 // Add includes an agent in each scrape until remove is called. Values of several agents are
-// added; kubelet_pleg_last_seen_seconds is that of the agent with the oldest relist. Call
-// remove when the agent has stopped: it also deletes the series of the agent's pods, and calls
-// the functions of s one last time for that.
+// added, except kubelet_pleg_last_seen_seconds, which has the oldest relist of all agents. Call
+// remove when the agent has stopped. remove also deletes the series of the agent's pods, whose
+// UIDs it gets by a last call of Desired, Known and Observed.
 func (m *Metrics) Add(s Source) (remove func()) {
 	added := &s
 	m.mu.Lock()
@@ -191,7 +191,7 @@ func (s *state) collectObserved(ch chan<- prometheus.Metric, pods []*podcache.St
 		ch <- gauge(s.containers, n, state)
 	}
 	type labels struct{ container, namespace, pod string }
-	hits := map[labels]uint64{} // two pods may have the same name for a while; they share a series
+	hits := map[labels]uint64{} // two pods may have the same name for a while and then share a series
 	for v, n := range s.metrics.kills(pods) {
 		l := labels{container: safe(v.container)}
 		if p := names[v.uid]; p != nil {

@@ -25,7 +25,7 @@ func TestPods_AreCountedDuringScrapes(t *testing.T) {
 	b.none("kubelet_desired_pods")
 	b.none("kubelet_running_pods")
 	web, db, api := newPod("web", "app"), newPod("db", "app"), newPod("api", "app")
-	api.Annotations = nil // of an API server
+	api.Annotations = nil // so that the pod comes from an API server
 	db.Spec.EphemeralContainers = make([]corev1.EphemeralContainer, 2)
 	b.Add(metrics.Source{
 		Desired: func() []*corev1.Pod { return []*corev1.Pod{web, db, api, nil} },
@@ -59,7 +59,7 @@ func TestPods_AreCountedDuringScrapes(t *testing.T) {
 	require.InDelta(t, 4, sum, 0)
 }
 
-// In the kubelet the count of a state does not change when its last container leaves it
+// In the kubelet the count of a state does not change when the last container leaves the state
 // (kubernetes#98644).
 func TestContainers_EveryStateIsExported(t *testing.T) {
 	t.Parallel()
@@ -133,7 +133,8 @@ func TestCollect_UnknownValuesAreMissing(t *testing.T) {
 	b := newBed(t)
 	b.summary = func(context.Context) (*statsapi.Summary, error) {
 		return &statsapi.Summary{
-			// The kubelet takes the time of the node's swap from its memory, if it has one.
+			// The kubelet uses the time of the node's memory for the node's swap, if the memory
+			// has a time.
 			Node: statsapi.NodeStats{CPU: &statsapi.CPUStats{}, Swap: &statsapi.SwapStats{SwapUsageBytes: new(uint64(7))}},
 			Pods: []statsapi.PodStats{{
 				PodRef: statsapi.PodReference{Name: "\xff"}, Memory: memory(5),
@@ -176,8 +177,8 @@ func TestResource_MeasurementEndsWithTheRequest(t *testing.T) {
 	require.Contains(t, w.Body.String(), "scrape_error 1")
 }
 
-// Two containers of the same name in pods of the same name can't both be exported: one is, with
-// the rest of the page.
+// If two pods of the same name have containers of the same name, only one container is
+// exported. The rest of the page must not be affected.
 func TestResource_DuplicateNamesDoNotBreakThePage(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -9,7 +9,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// tally is the sum over all sources. Values that no source provides are nil.
+// tally has the sums over all sources. If no source provides a value, the
+// field is nil.
 type tally struct {
 	nodes           map[string]int
 	relisted        *time.Time     // oldest of all sources
@@ -69,7 +70,7 @@ func (t *tally) addDesired(s *Source, known map[types.UID]podworker.Known) {
 	}
 }
 
-// workerState is the state of a pod's worker: the labels of working_pods.
+// workerState is the state of a pod's worker, as the labels of working_pods.
 type workerState struct{ lifecycle, config, static string }
 
 func (t *tally) addKnown(known map[types.UID]podworker.Known) {
@@ -81,7 +82,8 @@ func (t *tally) addKnown(known map[types.UID]podworker.Known) {
 	}
 }
 
-// allWorkerStates returns the states that are always exported.
+// allWorkerStates returns the states that are always exported, each with a
+// count of 0.
 func allWorkerStates() map[workerState]int {
 	counts := map[workerState]int{}
 	for _, phase := range []podworker.Phase{podworker.Syncing, podworker.Terminating, podworker.Terminated} {

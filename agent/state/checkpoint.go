@@ -8,18 +8,19 @@ import (
 	"io/fs"
 )
 
-// checkpointVersion is the version of the checkpoint format. Other versions are not read.
+// checkpointVersion is the version of the checkpoint format. Load returns an error for other
+// versions.
 const checkpointVersion = 1
 
-// checkpoint is the stored form of a value. Other versions of Kubeparts agents read it, so its
-// fields must not change without a new version.
+// checkpoint is the stored form of a value. Other versions of Kubeparts agents also read stored
+// values, so the fields must not change without a new version of the format.
 type checkpoint struct {
 	Version int             `json:"version"`
 	Data    json.RawMessage `json:"data"`
 }
 
-// Save stores a value as JSON with the version of the format. The stored value is replaced as a
-// whole: after a crash it is the old one or the new one.
+// Save stores a value as JSON with the version of the format. It replaces the stored value
+// completely: after a crash, the store has the old value or the new value.
 func Save(ctx context.Context, store Store, key string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -33,8 +34,8 @@ func Save(ctx context.Context, store Store, key string, value any) error {
 }
 
 // Load reads a value that Save has stored. A missing key is not an error. If the key is missing
-// or an error is returned, the variable that into points to is unchanged: a damaged value is
-// not read partially.
+// or Load returns an error, Load does not change *into, so a damaged value is never read
+// partially.
 func Load[T any](ctx context.Context, store Store, key string, into *T) error {
 	whole, err := store.Get(ctx, key)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,26 +18,25 @@ import (
 	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
-// FileStore is a [Store] in a folder: the key is the path of the value's file below it. Create
-// it with [Files].
+// FileStore is a [Store] in a folder. The key of a value is the path of a file, relative to the
+// folder. Create a FileStore with [Files].
 //
-// Only their owner can read the values. Folders are created as needed, and removed with their
-// last value, except those directly in the store's folder.
+// Only the owner of the files can read the values. Put creates folders as needed. Delete removes
+// a folder with its last value, except a folder that is directly in the store's folder.
 type FileStore struct {
 	dir  string
 	seed maphash.Seed
-	// busy has one lock for many keys. Writers of a key hold it.
+	// busy has the locks of writers. Several keys share a lock: see the method lock.
 	busy [64]sync.Mutex
 }
 
 var _ Store = (*FileStore)(nil)
 
-// Files returns a store in the folder dir, which need not exist yet. It does nothing before the
-// first method call. Two stores of the same folder do not coordinate, so a process must only
-// have one.
+// Files returns a store in the folder dir, which need not exist yet. Files does not access the
+// disk. Two stores do not coordinate their writes, so a folder must have only one store.
 func Files(dir string) *FileStore { return &FileStore{dir: dir, seed: maphash.MakeSeed()} }
 
-// Get reads the file of a key. It returns an error if it is not a regular file.
+// Get reads the file of a key. It returns an error if the file is not a regular file.
 func (f *FileStore) Get(_ context.Context, key string) (value []byte, err error) {
 	if err := checkKey(key); err != nil {
 		return nil, fmt.Errorf("state: get: %w", err)
@@ -56,19 +55,20 @@ func (f *FileStore) Get(_ context.Context, key string) (value []byte, err error)
 	return io.ReadAll(file)
 }
 
-// Put replaces the file of a key, or an empty folder at its path. The file is on the disk when
-// Put has returned.
+// Put replaces the file of a key. It also replaces an empty folder at the path of the file. The
+// file is on the disk when Put has returned.
 func (f *FileStore) Put(_ context.Context, key string, value []byte) error {
 	return f.put(key, value, atomicfile.Durable)
 }
 
-// PutUnsynced is Put without waiting for the disk. After a power failure the file may be old or
-// empty.
+// PutUnsynced does the same as Put, but does not wait for the disk. After a power failure, the
+// file may be old or empty.
 func (f *FileStore) PutUnsynced(_ context.Context, key string, value []byte) error {
 	return f.put(key, value, atomicfile.Process)
 }
 
-// maxRaces is the number of retries if a folder disappears before a file is created in it.
+// maxRaces is the maximum number of attempts of a put. An attempt fails if a concurrent Delete
+// removes the folder before the file is created in it.
 const maxRaces = 10
 
 func (f *FileStore) put(key string, value []byte, survives atomicfile.Durability) (err error) {
@@ -102,7 +102,8 @@ func (f *FileStore) write(key string, value []byte, survives atomicfile.Durabili
 	return atomicfile.WriteIn(folder, name, value, survives)
 }
 
-// makeFolder opens a folder and creates missing folders of its path. The caller closes it.
+// makeFolder creates the missing folders of a path, and opens the folder. The caller must close
+// the result.
 func (f *FileStore) makeFolder(path string, survives atomicfile.Durability) (*os.Root, error) {
 	folder, err := safeopen.Root(f.dir)
 	if err != nil || path == "" {
@@ -126,7 +127,8 @@ func (f *FileStore) makeFolder(path string, survives atomicfile.Durability) (*os
 }
 
 // Delete removes the file of a key, the remains of an interrupted Put, and folders that become
-// empty. A folder at the path of the key is not a value and is not removed.
+// empty. If the path of the key is a folder, Delete does not remove it, because it is not a
+// value.
 func (f *FileStore) Delete(_ context.Context, key string) (err error) {
 	if err := checkKey(key); err != nil {
 		return fmt.Errorf("state: delete: %w", err)
@@ -146,7 +148,8 @@ func (f *FileStore) Delete(_ context.Context, key string) (err error) {
 		return err
 	}
 	for strings.Contains(path, "/") {
-		// Removing fails if the folder is not empty. A concurrent Put handles a missing folder.
+		// Remove fails if the folder is not empty. A concurrent Put creates the folder again if
+		// it is missing.
 		if root.Remove(local(path)) != nil {
 			break
 		}
@@ -155,7 +158,8 @@ func (f *FileStore) Delete(_ context.Context, key string) (err error) {
 	return nil
 }
 
-// remove deletes the files with these names in a folder below root, but not folders.
+// remove deletes the files with these names in a folder below root. It does not delete folders
+// with these names.
 func remove(root *os.Root, path string, names ...string) (err error) {
 	folder, err := safeopen.Folder(root, local(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -177,10 +181,11 @@ func remove(root *os.Root, path string, names ...string) (err error) {
 	return nil
 }
 
-// Keys lists the files below the folder that prefix names up to its last slash. It removes the
-// remains of interrupted Puts directly in that folder, which belongs to the caller; folders
-// below it may belong to other packages. It also lists files that are not regular, for which
-// Get returns an error.
+// Keys returns the keys that start with prefix, sorted. The part of prefix before its last slash
+// is a folder. Keys also removes the remains of interrupted Puts that are directly in this
+// folder, because this folder belongs to the caller. Folders below it may belong to other
+// packages. Keys also returns the paths of files that are not regular, for which Get returns an
+// error.
 func (f *FileStore) Keys(_ context.Context, prefix string) (keys []string, err error) {
 	if err := checkPrefix(prefix); err != nil {
 		return nil, fmt.Errorf("state: keys: %w", err)
@@ -211,7 +216,7 @@ func (f *FileStore) Keys(_ context.Context, prefix string) (keys []string, err e
 }
 
 // walk returns the paths of all files below a folder of root that may be keys with the prefix.
-// The error joins what could not be read.
+// It joins the errors of all folders that could not be read.
 func walk(root *os.Root, folder, prefix string) (paths []string, err error) {
 	entries, err := safeopen.ReadDir(root, local(folder))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -232,7 +237,8 @@ func walk(root *os.Root, folder, prefix string) (paths []string, err error) {
 	return paths, errors.Join(errs...)
 }
 
-// clear removes the remains of an interrupted Put of a key. The lock excludes a running Put.
+// clear removes the remains of an interrupted Put of a key. It holds the lock of the key, so
+// that no Put of the key is running.
 func (f *FileStore) clear(root *os.Root, key string) error {
 	defer f.lock(key)()
 	path, name := cut(key)

@@ -10,32 +10,33 @@ import (
 
 // Store stores small values by key, such as "statuses/<UID>.json".
 //
-// A key is a relative path: elements of ASCII letters, digits and -_.~%$&+=:@, separated by
-// single slashes. An element must not be "." or "..", and must not end in ".new". Methods
-// return an error that names an invalid key. The path of a key with a value must not be a
-// parent of another key.
+// A key is a relative path. Its elements are separated by single slashes. An element consists of
+// ASCII letters, digits and the characters -_.~%$&+=:@. An element must not be "." or "..", and
+// must not end in ".new". If a key is invalid, methods return an error that names the key. If a
+// key has a value, the key must not be a parent of the path of another key.
 //
-// A store may have an additional method, PutUnsynced, with the signature of Put. Its value is
-// complete after a crash of the process, but may be old or damaged after a power failure.
-// Packages use it for values that change often and matter little after a power failure.
+// A store may have an additional method, PutUnsynced, with the signature of Put. A value that
+// PutUnsynced has stored is complete after a crash of the process, but may be old or damaged
+// after a power failure. Packages use PutUnsynced for values that change often and are not
+// important after a power failure.
 type Store interface {
-	// Get returns the value of a key. The error is fs.ErrNotExist if the key has no value. The
-	// caller owns the value.
+	// Get returns the value of a key. The error wraps fs.ErrNotExist if the key has no value.
+	// The caller owns the value.
 	Get(ctx context.Context, key string) ([]byte, error)
-	// Put replaces a value completely or not at all. The value is durable when Put has
-	// returned. The argument is not retained.
+	// Put replaces a value completely or not at all. The value is durable when Put has returned.
+	// Put does not retain the argument.
 	Put(ctx context.Context, key string, value []byte) error
 	// Delete deletes a value. A missing value is not an error. After a power failure the value
 	// may exist again.
 	Delete(ctx context.Context, key string) error
-	// Keys returns the keys that start with prefix, sorted. With an error, it returns the keys
-	// that could be found.
+	// Keys returns the keys that start with prefix, sorted. If Keys returns an error, it also
+	// returns the keys that could be found.
 	Keys(ctx context.Context, prefix string) ([]string, error)
 }
 
 const allowedSymbols = "-_.~%$&+=:@"
 
-// checkKey returns why key is not a valid key.
+// checkKey returns an error if key is not a valid key.
 func checkKey(key string) error {
 	for element := range strings.SplitSeq(key, "/") {
 		reason := ""
@@ -56,7 +57,7 @@ func checkKey(key string) error {
 	return nil
 }
 
-// checkPrefix returns why no valid key can start with prefix.
+// checkPrefix returns an error if no valid key can start with prefix.
 func checkPrefix(prefix string) error {
 	folder, _ := cut(prefix)
 	if folder != "" {

@@ -14,10 +14,10 @@ import (
 	"github.com/kubeparts/kubeparts/agent/stats"
 )
 
-// BenchmarkNode measures this machine, as a manager does up to 20 times a second, and a tree on
-// a disk with a limit for all pods. The target is 55 µs, so that a step of the manager with 500
-// pods, which takes 2 to 3 µs itself, stays below 60 µs. Most of it is the kernel's time for
-// zoneinfo. (The kubelet's summary takes milliseconds.)
+// BenchmarkNode measures this machine, as an eviction manager does up to 20 times a second, and
+// a test tree with a limit for all pods. The target is 55 µs, so that a step of the manager
+// with 500 pods, which takes 2 to 3 µs itself, stays below 60 µs. The kernel needs most of this
+// time to write zoneinfo. (The kubelet's summary takes milliseconds.)
 func BenchmarkNode(b *testing.B) {
 	for _, e := range []stats.Estimator{stats.MemAvailable, stats.WorkingSet, stats.KubeletWorkingSet} {
 		b.Run("machine/"+string(e), func(b *testing.B) {

@@ -37,8 +37,9 @@ func (h hierarchy) file(controller, cgroup, name string) string {
 // has reports whether a cgroup exists.
 func (h hierarchy) has(cgroup string) bool { return exists(h.file("memory", cgroup, "")) }
 
-// findPods returns the cgroup of all pods, empty if it does not exist: the configured one,
-// otherwise the one of either of the kubelet's drivers.
+// findPods returns the cgroup of all pods: the configured cgroup or, if none is configured, the
+// default name of the kubelet's systemd driver or of its cgroupfs driver. The result is empty
+// if the cgroup does not exist.
 func (h hierarchy) findPods(configured string) string {
 	candidates := []string{"/kubepods.slice", "/kubepods"}
 	if configured != "" {
@@ -53,8 +54,9 @@ func (h hierarchy) findPods(configured string) string {
 }
 
 // podCgroups returns the paths at which the kubelet creates a pod's cgroup below the cgroup of
-// all pods, one for each QoS class. The systemd driver puts the whole path into each name, and
-// replaces dashes in the UID by underscores, because dashes separate levels.
+// all pods, one for each QoS class. In the names of the systemd driver, dashes separate levels:
+// each name contains the names of its parents, and the dashes of the UID are replaced by
+// underscores.
 func podCgroups(pods string, uid types.UID) []string {
 	if base, ok := strings.CutSuffix(filepath.Base(pods), ".slice"); ok {
 		name := "-pod" + strings.ReplaceAll(string(uid), "-", "_") + ".slice"
@@ -73,7 +75,7 @@ func podCgroups(pods string, uid types.UID) []string {
 	}
 }
 
-// findPod returns the pod's cgroup, empty if it does not exist.
+// findPod returns the pod's cgroup, or an empty path if the cgroup does not exist.
 func (h hierarchy) findPod(pods string, uid types.UID) string {
 	if pods == "" || !filepath.IsLocal(string(uid)) {
 		return ""
@@ -95,12 +97,12 @@ type cgroupReader struct {
 func (r *cgroupReader) number(controller, cgroup, name string) value {
 	b, err := readFile(r.file(controller, cgroup, name), &r.buf)
 	if err != nil {
-		return value{} // the cgroup is removed, or the controller is disabled
+		return value{} // the cgroup was removed, or the controller is disabled
 	}
 	return parseNumber(b)
 }
 
-// memoryNames are the names of the memory files in a version.
+// memoryNames are the names of the memory files in one cgroup version.
 type memoryNames struct{ usage, limit, swap string }
 
 func (h hierarchy) memoryNames() memoryNames {
@@ -110,7 +112,7 @@ func (h hierarchy) memoryNames() memoryNames {
 	return memoryNames{"memory.usage_in_bytes", "memory.limit_in_bytes", "memory.memsw.usage_in_bytes"}
 }
 
-// cgroupMemory is the memory of a cgroup and all cgroups below it, in bytes.
+// cgroupMemory is the memory of a cgroup and of all cgroups below, in bytes.
 type cgroupMemory struct {
 	usage, limit value
 	memoryStat
@@ -120,8 +122,8 @@ type cgroupMemory struct {
 // that were read only once.
 func (m cgroupMemory) workingSet() value { return m.usage.minus(m.inactiveFile) }
 
-// memory reads a cgroup's memory. The root of version 2 has no usage file; as in the kubelet,
-// its usage is the sum of anonymous memory and file pages.
+// memory reads a cgroup's memory. The root cgroup of version 2 has no usage file; as in the
+// kubelet, the usage of that cgroup is the sum of anonymous memory and file pages.
 func (r *cgroupReader) memory(cgroup string) cgroupMemory {
 	m := r.memoryUsage(cgroup)
 	if cgroup != "/" || !r.v2 {
@@ -130,7 +132,8 @@ func (r *cgroupReader) memory(cgroup string) cgroupMemory {
 	return m
 }
 
-// memoryUsage is memory without the limit.
+// memoryUsage reads a cgroup's memory as [cgroupReader.memory] does, but leaves the limit
+// unknown.
 func (r *cgroupReader) memoryUsage(cgroup string) (m cgroupMemory) {
 	if b, err := readFile(r.file("memory", cgroup, "memory.stat"), &r.buf); err == nil {
 		m.memoryStat = parseMemoryStat(b)
@@ -143,7 +146,8 @@ func (r *cgroupReader) memoryUsage(cgroup string) (m cgroupMemory) {
 	return m
 }
 
-// swap returns the swap usage of a cgroup. Version 1 only has the sum of memory and swap.
+// swap returns the swap usage of a cgroup. Version 1 only reports the sum of memory and swap,
+// so the memory usage of m is subtracted.
 func (r *cgroupReader) swap(cgroup string, m cgroupMemory) value {
 	v := r.number("memory", cgroup, r.memoryNames().swap)
 	if r.v2 {
@@ -173,8 +177,8 @@ func (r *cgroupReader) cpu(cgroup string) value {
 	return parseKey(b, "usage_usec").times(1000)
 }
 
-// pressure returns the pressure of a cgroup of version 2 for "cpu", "memory" or "io", nil if it
-// is unknown.
+// pressure returns the pressure of a version 2 cgroup for resource: "cpu", "memory" or "io". It
+// returns nil if the pressure is unknown.
 func (r *cgroupReader) pressure(cgroup, resource string) *statsapi.PSIStats {
 	if !r.v2 {
 		return nil

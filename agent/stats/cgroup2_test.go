@@ -33,8 +33,8 @@ func lab(t *testing.T) {
 	require.Equal(t, "1", os.Getenv("CGROUP2_LAB"), "these tests fill the machine's memory: make test-cgroup2")
 }
 
-// cgroup makes a cgroup with settings of the form "file=value" and returns what
-// removes it, which the end of the test does in any case.
+// cgroup creates a cgroup with settings of the form "file=value". It returns a
+// function that removes the cgroup. The cgroup is also removed when the test ends.
 func cgroup(t *testing.T, path string, settings ...string) (remove func()) {
 	t.Helper()
 	dir := filepath.Join(mount, path)
@@ -53,7 +53,7 @@ func cgroup(t *testing.T, path string, settings ...string) (remove func()) {
 	return remove
 }
 
-// await looks each 20 ms, for at most 20 s.
+// await calls the function is every 20 ms until it returns true. The test fails after 20 s.
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -67,7 +67,8 @@ func await(t *testing.T, what string, is func() bool) {
 	require.Fail(t, "waited in vain for "+what)
 }
 
-// run starts a program of busybox in a cgroup. What it returns ends it.
+// run starts a program of busybox in a cgroup. It returns a function that kills the
+// program.
 func run(t *testing.T, path string, args ...string) (stop func()) {
 	t.Helper()
 	dir, err := os.Open(filepath.Join(mount, path))
@@ -97,7 +98,7 @@ func readNumber(t *testing.T, path string) int64 {
 	return n
 }
 
-// labConfig is for the guest, with its pods below /kubepods.
+// labConfig returns the configuration for the guest, whose pods are below /kubepods.
 func labConfig() stats.Config {
 	return stats.Config{NodePath: "/", LogPath: "/nonexistent"}
 }
@@ -125,7 +126,7 @@ func TestCgroup2NodeFiguresAreTheKernels(t *testing.T) {
 	pids := observation(t, before, eviction.PIDAvailable)
 	require.EqualValues(t, 100, pids.Capacity, "the pods' limit is closer than the node's")
 
-	// A file of 40 MiB on a file system in memory is memory nobody can reclaim.
+	// The memory of a 40 MiB file on an in-memory filesystem can't be reclaimed.
 	require.NoError(t, os.Mkdir("/mnt-fill", 0o755))
 	require.NoError(t, syscall.Mount("fill", "/mnt-fill", "tmpfs", 0, ""))
 	t.Cleanup(func() { _ = syscall.Unmount("/mnt-fill", syscall.MNT_DETACH) })
@@ -152,14 +153,15 @@ func TestCgroup2NodeFiguresAreTheKernels(t *testing.T) {
 	require.EqualValues(t, 99, observation(t, after, eviction.PIDAvailable).Available)
 }
 
-// requireKernels holds the memory of the node against what the kernel says now.
+// requireKernels compares the available memory of the node with the kernel's current
+// figures.
 func requireKernels(t *testing.T, node eviction.NodeStats) {
 	t.Helper()
 	require.InDelta(t, kernels(t)(), observation(t, node, eviction.MemoryAvailable).Available, float64(8*mebi))
 }
 
-// kernels returns what tells the memory that is available, in bytes: what the kernel
-// says, and the free pages on the lists of its processors.
+// kernels returns a function that returns the available memory in bytes: the
+// kernel's MemAvailable plus the free pages on the per-CPU lists.
 func kernels(t *testing.T) (available func() int64) {
 	t.Helper()
 	meminfo, zoneinfo := opened(t, "/proc/meminfo"), opened(t, "/proc/zoneinfo")
@@ -168,7 +170,7 @@ func kernels(t *testing.T) (available func() int64) {
 	}
 }
 
-// sumOf sums the numbers beside a word.
+// sumOf adds the numbers of all lines that start with word.
 func sumOf(t *testing.T, text, word string) (sum int64) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -249,7 +251,7 @@ func TestCgroup2EventsWakeAtTheCommonLimit(t *testing.T) {
 	cgroup(t, "kubepods/pod"+string(guaranteed))
 	cgroup(t, "kubepods/pod"+string(burstable), "memory.max="+fmt.Sprint(8*mebi))
 	cfg := labConfig()
-	cfg.Stall, cfg.StallWindow = 10*time.Second, 10*time.Second // pressure says nothing
+	cfg.Stall, cfg.StallWindow = 10*time.Second, 10*time.Second // disables the wake-up by pressure
 	w := startWatch(t, cfg)
 	<-w.sources
 
@@ -270,8 +272,8 @@ func TestCgroup2EventsWakeAtTheCommonLimit(t *testing.T) {
 	w.stop()
 }
 
-// TestCgroup2RemovedCgroupDoesNotWake removes the cgroup that is watched. Its
-// trigger says POLLERR|POLLPRI from then on.
+// TestCgroup2RemovedCgroupDoesNotWake removes the watched cgroup. For its trigger,
+// poll then returns POLLERR|POLLPRI forever.
 func TestCgroup2RemovedCgroupDoesNotWake(t *testing.T) {
 	lab(t)
 	remove := cgroup(t, "kubepods")
@@ -282,8 +284,8 @@ func TestCgroup2RemovedCgroupDoesNotWake(t *testing.T) {
 	require.ErrorContains(t, err, "was removed")
 	require.Empty(t, w.reasons, "a wake-up without pressure")
 
-	// The caller calls again: the node is still watched, and the pods' cgroup once
-	// there is one.
+	// The caller calls Watch again: Watch watches the node at once, and the pods'
+	// cgroup when it exists again.
 	again := startWatch(t, labConfig())
 	require.Equal(t, []string{"/proc/pressure/memory"}, <-again.sources)
 	cgroup(t, "kubepods")
@@ -336,7 +338,7 @@ func TestCgroup2SummaryOfARealNode(t *testing.T) {
 	cores := float64(*s.Pods[0].CPU.UsageNanoCores) / 1e9
 	t.Logf("a busy loop uses %.2f processors", cores)
 	require.InDelta(t, 0.9, cores, 0.5)
-	require.Positive(t, *s.Node.CPU.UsageNanoCores) // by ticks, of which an emulator misses many
+	require.Positive(t, *s.Node.CPU.UsageNanoCores) // counted in ticks, many of which an emulator misses
 	require.NotNil(t, s.Node.Memory.PSI)
 	require.NotNil(t, s.Pods[0].Memory.PSI)
 	require.NotNil(t, s.Node.Fs.CapacityBytes)

@@ -28,11 +28,11 @@ type ImageService interface {
 
 // Config configures a [Provider].
 type Config struct {
-	// Runtime is the container runtime. Only Refresh and Summary call it, Node and Pods don't.
-	// If nil, there are no figures of containers. Optional.
+	// Runtime is the container runtime. Refresh and Summary call it, Node and Pods do not. If
+	// Runtime is nil, the results have no figures of containers. Optional.
 	Runtime Runtime
-	// Images returns the filesystems of images and writable layers; Refresh calls it. If nil,
-	// they are at ImagePath and ContainerPath. Optional.
+	// Images returns the filesystems of images and writable layers; Refresh calls it. If Images
+	// is nil, images are at ImagePath and writable layers at ContainerPath. Optional.
 	Images ImageService
 	// NodeName is the name of the node in the summary.
 	NodeName string
@@ -44,35 +44,35 @@ type Config struct {
 	// PodsCgroup is the cgroup of all pods, below CgroupRoot. A name that ends in ".slice"
 	// means the systemd driver. Default: /kubepods.slice or /kubepods, whichever exists.
 	PodsCgroup string
-	// NodePath is on the filesystem of volumes: the root directory of the agent, in which
-	// "pods" has a folder for each UID. Default /var/lib/kubelet.
+	// NodePath is the root directory of the agent. It is on the filesystem of volumes, and its
+	// folder "pods" has a folder for each pod, named after the UID. Default /var/lib/kubelet.
 	NodePath string
-	// LogPath has a folder for the logs of each pod, NAMESPACE_NAME_UID. Default
-	// /var/log/pods.
+	// LogPath is the directory with a folder for the logs of each pod, NAMESPACE_NAME_UID.
+	// Default /var/log/pods.
 	LogPath string
-	// ImagePath and ContainerPath are on the filesystems of images and of writable layers, if
-	// Images is nil. Default NodePath.
+	// ImagePath is a path on the filesystem of images, ContainerPath a path on the filesystem
+	// of writable layers. Both are only used if Images is nil. Default NodePath.
 	ImagePath, ContainerPath string
 
 	// Estimator selects how available memory is calculated. Default MemAvailable.
 	Estimator Estimator
-	// Period is the time in Run between the end of a refresh and the start of the next one.
+	// Period is the time in Run between the end of a refresh and the start of the next refresh.
 	// Default 10s.
 	Period time.Duration
-	// WalkPeriod is the maximum age of a pod's disk usage before it is measured again. It is
-	// measured earlier if the filesystem has grown. Default 1m.
+	// WalkPeriod is the age at which Refresh measures a pod's disk usage again. Refresh
+	// measures all pods earlier if the used space of the filesystems has grown. Default 1m.
 	WalkPeriod time.Duration
 	// WalkEntries is the maximum number of files that one refresh examines to measure volumes
-	// and logs: 50,000 files take about 0.1 s. The next refresh continues where it stopped.
-	// Default 50000.
+	// and logs: 50,000 files take about 0.1 s. The next refresh continues with the remaining
+	// files. Default 50000.
 	WalkEntries int
 
-	// Stall and StallWindow configure the wake-up by memory pressure: processes have waited for
-	// memory for Stall in total within StallWindow. The kernel accepts windows of 500 ms to 10
-	// s. Default 150ms in 1s.
+	// Stall and StallWindow configure the wake-up by memory pressure: the kernel wakes up Watch
+	// when processes have waited for memory for a total of Stall within StallWindow. The kernel
+	// accepts windows of 500 ms to 10 s. Default 150ms in 1s.
 	Stall, StallWindow time.Duration
 	// UsageEvents enables a wake-up on cgroup version 1 when memory usage crosses a threshold.
-	// It is disabled by default because it has caused lockups in old kernels
+	// The default is false, because these events have caused lockups in old kernels
 	// (kubernetes#37853).
 	UsageEvents bool
 
@@ -86,13 +86,14 @@ type Config struct {
 
 // Observer has optional callbacks. They must not block or call the provider.
 type Observer struct {
-	// Refreshed is called after each refresh.
+	// Refreshed is called by Refresh with its results.
 	Refreshed func(Refreshed, error)
-	// Watching is called by Watch with its sources, when it starts and when they change.
+	// Watching is called by Watch with the names of the watched files, when Watch starts and
+	// when the sources change.
 	Watching func(sources []string)
 }
 
-// Limits of the kernel for windows.
+// The kernel's limits for the window of a pressure trigger.
 const (
 	minWindow = 500 * time.Millisecond
 	maxWindow = 10 * time.Second

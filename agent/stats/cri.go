@@ -12,13 +12,13 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// runtimeStats is the last response of the runtime. It is immutable.
+// runtimeStats has the runtime's last response, by pod UID. It is immutable.
 type runtimeStats struct {
 	containers map[types.UID][]*runtimeapi.ContainerStats
 }
 
-// refreshRuntime gets the statistics of all containers, including exited ones, because their
-// writable layers still exist.
+// refreshRuntime gets the statistics of all containers. They include exited containers,
+// whose writable layers still exist.
 func (p *Provider) refreshRuntime(ctx context.Context) error {
 	if p.cfg.Runtime == nil {
 		return nil
@@ -46,7 +46,7 @@ func (p *Provider) refreshRuntime(ctx context.Context) error {
 	return nil
 }
 
-// forgetSamples deletes samples that were not updated for cpuMemory.
+// forgetSamples deletes samples that have not been updated for more than cpuMemory.
 func (p *Provider) forgetSamples() {
 	now := p.cfg.Clock.Now()
 	p.mu.Lock()
@@ -57,11 +57,12 @@ func (p *Provider) forgetSamples() {
 const (
 	// cpuInterval is the minimum time over which a rate is calculated.
 	cpuInterval = time.Second
-	// cpuMemory is how long a sample is stored without an update.
+	// cpuMemory is how long a sample stays stored after its last update.
 	cpuMemory = 5 * time.Minute
 )
 
-// cpuSample is a CPU counter at a point in time, with the rate before it.
+// cpuSample is the value of a CPU counter at a point in time, with the rate since the
+// previous sample.
 type cpuSample struct {
 	at    time.Time
 	total uint64
@@ -69,8 +70,8 @@ type cpuSample struct {
 	seen  time.Time
 }
 
-// next returns the sample after s. If the time is too short, it returns s. If the counter was
-// reset, the rate is unknown until the following sample.
+// next returns the sample after s. It returns s if less than cpuInterval has passed since s.
+// If the counter was reset, the rate of the new sample is unknown.
 func (s cpuSample) next(at time.Time, total uint64) cpuSample {
 	passed := at.Sub(s.at)
 	if !s.at.IsZero() && passed < cpuInterval && total >= s.total {
@@ -83,7 +84,7 @@ func (s cpuSample) next(at time.Time, total uint64) cpuSample {
 	return next
 }
 
-// sample records a sample and returns the rate. Callers hold p.mu.
+// sample records a value of the counter key and returns the rate. Callers hold p.mu.
 func (p *Provider) sample(key string, at time.Time, total uint64) value {
 	s := p.cpu[key].next(at, total)
 	s.seen = p.cfg.Clock.Now()

@@ -20,7 +20,7 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// criStats answers with what it holds.
+// criStats is a runtime that returns the values of its fields.
 type criStats struct {
 	containers []*runtimeapi.ContainerStats
 	sandboxes  []*runtimeapi.PodSandboxStats
@@ -41,7 +41,7 @@ func labels(uid types.UID) map[string]string {
 	return map[string]string{"io.kubernetes.pod.uid": string(uid)}
 }
 
-// used is what a container uses: processor time in nanoseconds, and bytes.
+// used is the usage of a container: CPU time in nanoseconds, and bytes.
 type used struct{ cpu, memory, layer uint64 }
 
 // container returns the statistics of a running container.
@@ -284,7 +284,7 @@ func (r *cgroupless) ListPodSandboxStats(_ context.Context, filter *runtimeapi.P
 }
 
 // TestSummary_OfPodsWithoutCgroups has pods for which the runtime only reports the containers,
-// and one for which it reports everything.
+// and a pod for which the runtime also reports the sandbox.
 func TestSummary_OfPodsWithoutCgroups(t *testing.T) {
 	t.Parallel()
 	cfg := tree(t, "v2-systemd")
@@ -331,7 +331,7 @@ func TestSummary_OfPodsWithoutCgroups(t *testing.T) {
 	require.NotNil(t, s.Pods[0].Network)
 }
 
-// TestFakeNode uses a whole runtime.
+// TestFakeNode uses a fakecri.Node as the runtime.
 func TestFakeNode(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakeClock(epoch())

@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// killed takes the time of each call.
+// killed is a killer that sends the time of each call.
 type killed chan time.Time
 
 func (k killed) Kill(context.Context, *corev1.Pod, eviction.Eviction) error {
@@ -24,16 +24,16 @@ func (k killed) Kill(context.Context, *corev1.Pod, eviction.Eviction) error {
 	return nil
 }
 
-// crossing is the time from when a figure was found below its threshold, by a measurement each
-// millisecond, to the call of the killer; and the lateness of these measurements, which is the
-// delay of the machine itself.
+// crossing is the result of one run. took is the time from when the test found the figure below
+// its threshold to the call of the killer. late is the largest time between two measurements of
+// the test, which measures every millisecond: it is the delay of the machine itself.
 type crossing struct{ took, late time.Duration }
 
 func (c crossing) String() string {
 	return fmt.Sprintf("%.1f(%.1f)", c.took.Seconds()*1000, c.late.Seconds()*1000)
 }
 
-// way is a way in which a manager notices the crossing.
+// way is how the eviction manager notices the crossing.
 type way string
 
 const (
@@ -43,7 +43,7 @@ const (
 	looks = 60_000
 )
 
-// slope has a process that uses memory until a figure crosses its threshold.
+// slope describes a process that uses memory until a figure crosses its threshold.
 type slope struct {
 	cfg       stats.Config
 	pods      []*corev1.Pod
@@ -66,7 +66,7 @@ func (s slope) cross(t *testing.T, w way) crossing {
 		Stats: p, Pods: func() []*corev1.Pod { return s.pods }, Killer: kills,
 		Policy: eviction.Policy{Thresholds: []eviction.Threshold{s.threshold}, IgnoreLocalStorageLimits: true},
 	}
-	if w == wakeUps { // all is over before it looks again
+	if w == wakeUps { // the run ends before the manager polls
 		config.Waker, config.MinInterval, config.MaxInterval = p, time.Hour, time.Hour
 	}
 	manager, err := eviction.New(config)
@@ -89,14 +89,14 @@ func hard(signal eviction.Signal, quantity int64) eviction.Threshold {
 	return eviction.Threshold{Signal: signal, Value: eviction.Value{Quantity: quantity}}
 }
 
-// lookOut measures until there is a kill.
+// lookOut measures until the killer is called.
 func lookOut(t *testing.T, below func() bool, kills killed) (c crossing) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	var crossed time.Time
 	last := time.Now()
-	for range looks { // an emulated clock may leap by seconds
+	for range looks { // a limit by number, because an emulated clock may jump by seconds
 		select {
 		case called := <-kills:
 			if !crossed.IsZero() && called.After(crossed) {
@@ -117,8 +117,8 @@ func lookOut(t *testing.T, below func() bool, kills killed) (c crossing) {
 	return c
 }
 
-// requireQuick prints the crossings and compares them with the target. The delay of the machine
-// counts three times: for the waker, the step and the kill.
+// requireQuick prints the crossings and compares them with the target. It allows three times
+// the delay of the machine: for the waker, the step and the kill.
 func requireQuick(t *testing.T, all []crossing, figure time.Duration) {
 	t.Helper()
 	slices.SortFunc(all, func(a, b crossing) int { return int(a.took - b.took) })

@@ -17,11 +17,11 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// walkSlice is the maximum number of files of one pod that are examined before the next pod
-// follows, so that a pod with millions of files does not delay the others.
+// walkSlice is the maximum number of files of one pod that a refresh examines before it
+// continues with the next pod, so that a pod with millions of files does not delay other pods.
 const walkSlice = 4096
 
-// diskKind is the purpose of a pod's folder.
+// diskKind is the purpose of a target.
 type diskKind int
 
 const (
@@ -46,18 +46,18 @@ type diskFigure struct {
 // podDisk is the measured disk usage of a pod. It is immutable.
 type podDisk struct {
 	figures []diskFigure
-	at      time.Time // when all targets were measured last; zero: never
+	at      time.Time // end of the last measurement without missed targets; zero if never
 }
 
-// podWalk measures the targets of one pod, one after the other.
+// podWalk measures the targets of one pod one after another.
 type podWalk struct {
 	uid     types.UID
-	logs    []string // the pod's folders of logs
+	logs    []string // the pod's log folders
 	mapped  bool     // the pod has its own user namespace
 	targets []diskTarget
 	done    []diskFigure
 	missed  []string // paths that could not be listed or measured
-	current *walk    // walk of the first target that is not done
+	current *walk    // walk of the first unfinished target, nil if not started
 	listed  bool
 }
 
@@ -67,8 +67,8 @@ func (w *podWalk) close() {
 	}
 }
 
-// localPlugins returns the volume types whose data is on the node. Other volumes may be remote,
-// where even a stat call may hang.
+// localPlugins returns the volume types whose data is on the node. The data of other volumes
+// may be remote, and even a stat call on a remote filesystem may hang.
 func localPlugins() []string {
 	return []string{
 		"kubernetes.io~empty-dir", "kubernetes.io~configmap", "kubernetes.io~git-repo",
@@ -76,9 +76,9 @@ func localPlugins() []string {
 	}
 }
 
-// diskTargets lists the files and folders of a pod on the node's filesystem, in its own folder
-// and its log folders. It also returns the folders that could not be listed, with the errors.
-// Folders that only contain mounts are skipped, because their data is counted elsewhere.
+// diskTargets returns the files and folders in the pod's folder and in the log folders. missed
+// are the folders that could not be listed, err has the causes. Folders that only contain
+// mounts, such as volume-subpaths, are skipped, because their data belongs to a volume.
 func diskTargets(pod string, logs []string) (targets []diskTarget, missed []string, err error) {
 	var errs []error
 	list := func(dir string) []fs.DirEntry {
@@ -113,8 +113,9 @@ func diskTargets(pod string, logs []string) (targets []diskTarget, missed []stri
 	return targets, missed, errors.Join(errs...)
 }
 
-// entries lists a folder. A folder that does not exist has no entries. With an error it returns
-// no entries, because a part of the folder would be misleading.
+// entries lists a folder. If the folder does not exist, entries returns no entries and no
+// error. If the list fails, entries returns no entries, because an incomplete list would be
+// misleading.
 func entries(dir string) ([]fs.DirEntry, error) {
 	all, err := os.ReadDir(dir)
 	switch {
@@ -126,13 +127,13 @@ func entries(dir string) ([]fs.DirEntry, error) {
 	return all, nil
 }
 
-// list lists the targets and records their projects. It is a separate turn, so that the
-// projects of all waiting pods are recorded before any pod is measured.
+// list finds the targets and records their projects. It is the pod's first turn, so that a
+// refresh records the projects of all queued pods before it measures any of them.
 func (w *podWalk) list(cfg Config, q *quotas) (err error) {
 	w.listed = true
 	dir := filepath.Join(cfg.NodePath, "pods", string(w.uid))
 	// The kubelet and package podrunner store the IDs of a pod's user namespace in this file.
-	// Containers can't write to this folder.
+	// Containers can't write to the pod's folder.
 	w.mapped = exists(filepath.Join(dir, "userns"))
 	w.targets, w.missed, err = diskTargets(dir, w.logs)
 	for _, t := range w.targets {
@@ -142,14 +143,16 @@ func (w *podWalk) list(cfg Config, q *quotas) (err error) {
 }
 
 // hasQuota reports whether the quota of a target can be trusted. The owner of a file can change
-// its project, except from within a user namespace. Therefore the kubelet, too, only sets
-// quotas on volumes of pods with a user namespace (KEP-1029). Logs belong to the runtime.
+// the file's project, except from within a user namespace. Therefore quotas of volumes are only
+// trusted for pods with a user namespace, for which alone the kubelet sets them (KEP-1029).
+// Quotas of logs are always trusted, because the runtime owns the log files.
 func (w *podWalk) hasQuota(t diskTarget) bool {
 	return t.kind == logDisk || t.kind == volumeDisk && w.mapped
 }
 
-// advance measures for one turn. It returns the number of examined files, and whether the pod
-// is done. A target with an error is recorded as missed, and the others are measured.
+// advance does the pod's next turn: it examines about n files. It returns the number of
+// examined files, and whether the pod is done. If a target fails, advance records it as missed
+// and continues with the other targets. If ctx is done, advance returns the error of ctx.
 func (w *podWalk) advance(ctx context.Context, cfg Config, q *quotas, n int) (examined int, done bool, err error) {
 	if !w.listed {
 		err = w.list(cfg, q)
@@ -185,7 +188,8 @@ func (w *podWalk) advance(ctx context.Context, cfg Config, q *quotas, n int) (ex
 	return examined, len(w.done) == len(w.targets), errors.Join(errs...)
 }
 
-// finish records the figure of a target. With an error the target is recorded as missed.
+// finish records the figure of a target. If err is not nil, finish also records the target as
+// missed and returns err with the path.
 func (w *podWalk) finish(figure diskFigure, err error) error {
 	w.done = append(w.done, figure)
 	if err == nil {
@@ -195,12 +199,12 @@ func (w *podWalk) finish(figure diskFigure, err error) error {
 	return fmt.Errorf("measure disk usage of %s: %w", figure.path, err)
 }
 
-// begin starts the walk of a target, or returns its figure if no walk is needed: an in-memory
-// filesystem knows its usage, and a removed target uses nothing.
+// begin starts the walk of a target. The walk is nil if none is needed: the usage of an
+// in-memory filesystem comes from statfs, and a removed target has no usage.
 func begin(target diskTarget, now time.Time) (diskFigure, *walk, error) {
 	figure := diskFigure{diskTarget: target}
-	// Only volumes are checked: a container may be able to create a link to another filesystem
-	// next to its logs.
+	// Only volumes are checked: next to its logs, a container may be able to create a link to
+	// another filesystem.
 	if target.kind == volumeDisk && isMemory(target.path) {
 		u, err := statfs(target.path)
 		if err == nil {
@@ -220,7 +224,7 @@ func usageOf(w *walk, at time.Time) eviction.DiskUsage {
 	return eviction.DiskUsage{Bytes: usage(known(w.bytes), at), Inodes: usage(known(w.found()), at)}
 }
 
-// usage returns v as a measurement at the given time, unknown if v is unknown.
+// usage returns v as a measurement at the given time. The result is unknown if v is unknown.
 func usage(v value, at time.Time) eviction.Usage {
 	if !v.ok {
 		return eviction.Usage{}
@@ -228,10 +232,10 @@ func usage(v value, at time.Time) eviction.Usage {
 	return eviction.Usage{Value: toInt(v.n), Time: at}
 }
 
-// figures returns the figures so far: the measured figures, and the previous figures of
-// missed targets and of targets that are not measured yet. The count of a running walk is a
-// lower bound; it is used if it is larger than the previous figure, so that a pod that fills
-// the disk is found early.
+// figures returns the newest figure of each target: the measured figure or, if the target was
+// missed or is not measured yet, the previous figure. The count of a running walk is a lower
+// bound. It replaces the previous figure if it is larger, so that a pod that fills the disk is
+// found before its walk ends.
 func (w *podWalk) figures(before podDisk, now time.Time) podDisk {
 	var all []diskFigure
 	for _, f := range before.figures {
@@ -261,7 +265,8 @@ func (w *podWalk) figures(before podDisk, now time.Time) podDisk {
 	return podDisk{all, at}
 }
 
-// usage returns the figure of a target.
+// usage returns the measured usage of a target, which is unknown if d has no figure for the
+// target.
 func (d podDisk) usage(target diskTarget) eviction.DiskUsage {
 	for _, f := range d.figures {
 		if f.diskTarget == target {
@@ -278,8 +283,8 @@ func larger(before, soFar eviction.Usage) eviction.Usage {
 	return soFar
 }
 
-// diskGrowthBytes and diskGrowthInodes are how much the filesystems must grow before all pods
-// are measured again.
+// diskGrowthBytes and diskGrowthInodes are the growth of the filesystems' usage at which all
+// pods are measured again.
 const (
 	diskGrowthBytes  = 16 << 20
 	diskGrowthInodes = 1000
@@ -289,7 +294,8 @@ const (
 // growth.
 type diskLevel struct{ bytes, inodes value }
 
-// grown reports whether the usage has grown.
+// grown reports whether the usage has grown by at least diskGrowthBytes or diskGrowthInodes
+// since the lowest level, and updates the level.
 func (l *diskLevel) grown(bytes, inodes value) bool {
 	if l.bytes.plus(known(diskGrowthBytes)).n <= bytes.n && l.bytes.ok && bytes.ok ||
 		l.inodes.plus(known(diskGrowthInodes)).n <= inodes.n && l.inodes.ok && inodes.ok {
@@ -300,8 +306,8 @@ func (l *diskLevel) grown(bytes, inodes value) bool {
 	return false
 }
 
-// diskGrown reports whether the filesystems have grown. A filesystem that can't be measured
-// counts as not grown.
+// diskGrown reports whether the usage of the filesystems of volumes and logs has grown. The
+// usage of a filesystem that can't be measured counts as 0.
 func (p *Provider) diskGrown() bool {
 	volumes, _ := statfs(p.cfg.NodePath)
 	logs, _ := statfs(p.cfg.LogPath)
@@ -312,8 +318,8 @@ func (p *Provider) diskGrown() bool {
 	)
 }
 
-// refreshDisk measures the disk usage of pods in the queue, until the budget is used up or each
-// pod has been measured once.
+// refreshDisk adds the due pods to the queue and measures the queued pods until the queue is
+// empty, WalkEntries files were examined, or ctx is done.
 func (p *Provider) refreshDisk(ctx context.Context, r *Refreshed) error {
 	errs := []error{p.folders.list(p.cfg)}
 	pods := p.folders.byPod(p.cfg)
@@ -341,8 +347,8 @@ func (p *Provider) refreshDisk(ctx context.Context, r *Refreshed) error {
 	return errors.Join(errs...)
 }
 
-// dueDisks returns the pods, in order, whose figures are missing or too old, or all pods if the
-// disk has grown. It deletes the figures of other pods.
+// dueDisks returns the pods whose figures are missing or too old, or all pods if the disk usage
+// has grown, sorted by UID. It deletes the figures of pods that are not in pods.
 func (p *Provider) dueDisks(pods map[types.UID][]string) (due []types.UID) {
 	grown := p.diskGrown()
 	now := p.cfg.Clock.Now()
@@ -357,7 +363,8 @@ func (p *Provider) dueDisks(pods map[types.UID][]string) (due []types.UID) {
 	return due
 }
 
-// enqueue returns the queue without removed pods, and with the due pods that are not in it yet.
+// enqueue returns the queue without the pods that are not in pods, followed by the due pods
+// that are not queued yet. It closes the walks of the removed pods.
 func enqueue(queue []*podWalk, pods map[types.UID][]string, due []types.UID) []*podWalk {
 	kept := make([]*podWalk, 0, len(queue)+len(due))
 	queued := make(map[types.UID]bool, len(queue))

@@ -29,7 +29,7 @@ func logs(cfg stats.Config, name string, uid types.UID, container string) string
 	return filepath.Join(cfg.LogPath, strings.Join([]string{"ns", name, string(uid)}, "_"), container)
 }
 
-// measured refreshes until all is measured, and returns the pods of a tree.
+// measured calls Refresh until all pods are measured, and returns the pods of a tree.
 func measured(t *testing.T, p *stats.Provider) map[types.UID]eviction.PodStats {
 	t.Helper()
 	for {
@@ -53,7 +53,7 @@ func podsOf(t *testing.T, p *stats.Provider) map[types.UID]eviction.PodStats {
 	return byUID
 }
 
-// blocks is what a file or folder takes, as du says.
+// blocks returns the disk usage of a file or folder, as du reports it.
 func blocks(t *testing.T, paths ...string) (bytes int64) {
 	t.Helper()
 	for _, path := range paths {
@@ -123,7 +123,7 @@ func TestDiskUsage_IsMeasuredAgain(t *testing.T) {
 }
 
 // TestRefresh_FoldersThatCannotBeListed checks that the figures of volumes keep their values
-// and times, and that those of logs are measured.
+// and times, and that the figures of logs are measured.
 func TestRefresh_FoldersThatCannotBeListed(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
@@ -151,7 +151,8 @@ func TestRefresh_FoldersThatCannotBeListed(t *testing.T) {
 }
 
 // TestRefresh_HugeVolumeDoesNotDelayOtherPods gives one pod more files than many refreshes can
-// examine: the other pod is measured in the first refresh, and the huge one has a lower bound.
+// examine: the other pod is measured in the first refresh, and the figure of the huge volume
+// is a lower bound.
 func TestRefresh_HugeVolumeDoesNotDelayOtherPods(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
@@ -202,7 +203,7 @@ func TestWalk_EndsWithItsContextAndItsPod(t *testing.T) {
 	require.Equal(t, 1, r.Waiting)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r, _ = p.Refresh(ctx) // whether it is its turn or its end comes first is chance
+	r, _ = p.Refresh(ctx) // the error depends on which of two ready channels Refresh selects
 	require.Zero(t, r.Entries)
 	require.NoError(t, os.RemoveAll(filepath.Join(cfg.NodePath, "pods", string(burstable))))
 	r, err = p.Refresh(t.Context())

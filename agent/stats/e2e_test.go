@@ -23,8 +23,8 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// TestE2ETriggersWithoutPrivileges gives up CAP_SYS_RESOURCE on a thread, which ends
-// with its goroutine. It needs Linux 6.4 with pressure stall information.
+// TestE2ETriggersWithoutPrivileges drops CAP_SYS_RESOURCE on a thread that ends with its
+// goroutine. It needs Linux 6.4 with pressure stall information.
 func TestE2ETriggersWithoutPrivileges(t *testing.T) {
 	const file = "/proc/pressure/memory"
 	require.FileExists(t, file)
@@ -33,7 +33,7 @@ func TestE2ETriggersWithoutPrivileges(t *testing.T) {
 	}
 	results := make(chan result)
 	go func() {
-		runtime.LockOSThread() // and never unlocked
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		var r result
 		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var data [2]unix.CapUserData
@@ -55,8 +55,9 @@ func TestE2ETriggersWithoutPrivileges(t *testing.T) {
 	require.ErrorContains(t, r.long, "without CAP_SYS_RESOURCE a multiple of 2s")
 }
 
-// TestE2EMemoryOfAnEndedProcessIsAvailable has a process take a gibibyte and end, as
-// one that was evicted does. The next of them would go if that did not help.
+// TestE2EMemoryOfAnEndedProcessIsAvailable checks that the memory of a process of a gibibyte
+// is available after the process has ended. Otherwise an eviction would seem to have no
+// effect, and the manager would evict another pod.
 func TestE2EMemoryOfAnEndedProcessIsAvailable(t *testing.T) {
 	const mebi = int64(1 << 20)
 	p := newProvider(t, stats.Config{NodePath: t.TempDir()})
@@ -74,9 +75,8 @@ func TestE2EMemoryOfAnEndedProcessIsAvailable(t *testing.T) {
 	require.Greater(t, after, before-100*mebi)
 }
 
-// TestE2EUsageEventsOfVersion1 is for a machine with cgroup version 1 and for root. It
-// makes a cgroup of its own, limits it, and has a process in it pass the threshold
-// of all pods, far below the limit.
+// TestE2EUsageEventsOfVersion1 needs cgroup version 1 and root. It creates a cgroup with a
+// limit. A process in the cgroup crosses the threshold of all pods, far below the limit.
 func TestE2EUsageEventsOfVersion1(t *testing.T) {
 	const (
 		root = "/sys/fs/cgroup"
@@ -101,7 +101,8 @@ func TestE2EUsageEventsOfVersion1(t *testing.T) {
 	case <-time.After(500 * time.Millisecond):
 	}
 
-	// 120 MiB of the 256: 136 are left, and 200 should be.
+	// The process uses 120 of 256 MiB, so 136 MiB are available, less than the threshold of
+	// 200 MiB.
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	hog := exec.CommandContext(ctx, "sh", "-c", `echo $$ >"$0/cgroup.procs" && exec head -c 120M /dev/zero | tail -n 1 | { sleep 2; cat; } >/dev/null`, dir)
@@ -113,9 +114,9 @@ func TestE2EUsageEventsOfVersion1(t *testing.T) {
 	require.NoError(t, hog.Wait())
 }
 
-// TestE2ELatencyFromCrossingToKillOnVersion1 has a hog of a real process take the memory that
-// pods may use, in a cgroup of the test's own, down to a threshold, twenty times in each
-// way to notice it. Its limit keeps the machine safe.
+// TestE2ELatencyFromCrossingToKillOnVersion1 runs a process in a new cgroup that uses memory
+// until the pods' available memory falls below a threshold, twenty times with polling and
+// twenty times with wake-ups. The limit of the cgroup protects the machine.
 func TestE2ELatencyFromCrossingToKillOnVersion1(t *testing.T) {
 	const (
 		memory    = "/sys/fs/cgroup/memory"
@@ -152,7 +153,8 @@ func TestE2ELatencyFromCrossingToKillOnVersion1(t *testing.T) {
 	}
 }
 
-// hogIn begins a process that grows in a cgroup, and returns what ends it.
+// hogIn starts a process in a cgroup whose memory usage grows. It returns a function that
+// kills the process.
 func hogIn(t *testing.T, dir string) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

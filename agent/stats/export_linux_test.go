@@ -12,14 +12,15 @@ import (
 // IsMemory reports whether a path is on an in-memory filesystem.
 func IsMemory(path string) bool { return isMemory(path) }
 
-// Blocks returns what a file or folder takes without what is in it.
+// Blocks returns the disk usage of a file or folder in bytes, without the entries of the
+// folder.
 func Blocks(path string) (int64, error) {
 	var s unix.Stat_t
 	err := unix.Lstat(path, &s)
 	return s.Blocks * 512, err
 }
 
-// TryTrigger asks for exactly this trigger, and lets go of it.
+// TryTrigger opens and closes exactly this trigger.
 func TryTrigger(path string, stall, window time.Duration) error {
 	fd, err := tryTrigger(path, pressureTrigger{stall, window})
 	if err != nil {
@@ -28,7 +29,8 @@ func TryTrigger(path string, stall, window time.Duration) error {
 	return unix.Close(fd)
 }
 
-// OpenTrigger asks for a trigger that Config does not allow, and lets go of it.
+// OpenTrigger opens and closes a trigger, or its unprivileged variant. Config may not
+// allow the trigger.
 func OpenTrigger(path string, stall, window time.Duration) error {
 	fd, err := openTrigger(path, pressureTrigger{stall, window})
 	if err != nil {
@@ -37,7 +39,7 @@ func OpenTrigger(path string, stall, window time.Duration) error {
 	return unix.Close(fd)
 }
 
-// Walk walks over a folder, remembering so many things at most.
+// Walk walks over a folder. remember replaces maxPending.
 func Walk(ctx context.Context, path string, remember int) (bytes, inodes uint64, err error) {
 	w, err := newWalk(path)
 	if err != nil {
@@ -48,7 +50,8 @@ func Walk(ctx context.Context, path string, remember int) (bytes, inodes uint64,
 	return w.bytes, w.found(), err
 }
 
-// SetProject gives a folder a project that it passes on, as the creator of volumes does.
+// SetProject assigns a project to a folder. New files inherit the project, as in folders
+// that the kubelet creates.
 func SetProject(dir string, id uint32) error {
 	fd, err := openDir(dir, unix.O_RDONLY)
 	if err != nil {

@@ -2,8 +2,9 @@ package stats
 
 import "time"
 
-// Rearm is how often Watch looks for something new to watch.
+// Rearm is the default of SetRearm.
 const Rearm = rearm
 
-// SetRearm has Watch do so more often. It comes before Watch.
+// SetRearm sets the time after which Watch adds new sources. Call
+// SetRearm before Watch.
 func (p *Provider) SetRearm(every time.Duration) { p.rearm = every }

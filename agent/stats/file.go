@@ -7,18 +7,19 @@ import (
 	"os"
 )
 
-// maxFile is the maximum size of a kernel file, as a safeguard.
+// maxFile is the size in bytes above which reading a kernel file fails, as a safeguard.
 const maxFile = 4 << 20
 
-// kernelFile is a file that is read repeatedly. It is kept open, because opening costs more
-// than reading. With only its path set, it is not open yet.
+// kernelFile is a file that is read repeatedly. The file stays open between reads, because
+// opening costs more than reading. If only path is set, the first read opens the file.
 type kernelFile struct {
 	path string
 	file *os.File
 }
 
-// read returns the current content of the file, in buf or its replacement. After a read error
-// it opens the file again, because the cgroup may have been removed and created again.
+// read returns the current content of the file, which is valid until the next use of buf. If
+// buf is too small, read replaces it. After a read error it opens the file again, because the
+// cgroup may have been removed and created again.
 func (f *kernelFile) read(buf *[]byte) ([]byte, error) {
 	if f.file != nil {
 		if b, err := readAll(f.file, buf); err == nil {
@@ -54,7 +55,7 @@ func (f *kernelFile) close() {
 	}
 }
 
-// readAll reads the file from its start.
+// readAll reads the file from its start into buf, which it replaces if it is too small.
 func readAll(file *os.File, buf *[]byte) ([]byte, error) {
 	if len(*buf) == 0 {
 		*buf = make([]byte, 8<<10)

@@ -8,9 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readFile returns the content of a file that is not worth keeping open, in buf or its
-// replacement. It uses plain system calls: os.File registers files of cgroups with the
-// runtime's poller, which costs as much as the rest of the call.
+// readFile returns the content of a file that is read too rarely to stay open. The
+// content is valid until the next use of buf. If buf is too small, readFile replaces
+// it. It uses plain system calls: os.File registers files of cgroups with the poller
+// of the Go runtime, which costs as much as the rest of the call.
 func readFile(path string, buf *[]byte) ([]byte, error) {
 	fd, err := retry(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
@@ -35,7 +36,7 @@ func readFile(path string, buf *[]byte) ([]byte, error) {
 	return nil, fmt.Errorf("%s has more than %d bytes", path, maxFile)
 }
 
-// retry repeats a call while signals interrupt it.
+// retry repeats call as long as a signal interrupts it.
 func retry(call func() (int, error)) (n int, err error) {
 	for {
 		if n, err = call(); !errors.Is(err, unix.EINTR) {

@@ -8,13 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// podFolders are the names of the pods' folders in NodePath and of their log folders, as of the
-// last successful list of each.
+// podFolders has the names of the pods' folders in NodePath and of the pods' log folders in
+// LogPath, each from the last successful listing.
 type podFolders struct {
 	pods, logs []string
 }
 
-// list lists the folders again. If a list fails, its previous names are kept.
+// list lists both directories again. If listing a directory fails, the previous names stay.
 func (f *podFolders) list(cfg Config) error {
 	return errors.Join(
 		listFolders(filepath.Join(cfg.NodePath, "pods"), &f.pods),
@@ -36,7 +36,8 @@ func listFolders(dir string, names *[]string) error {
 	return nil
 }
 
-// byPod returns each pod that has a folder, with the folders of its logs.
+// byPod returns the UID of each pod with a folder in NodePath or LogPath, with the paths of the
+// pod's log folders.
 func (f *podFolders) byPod(cfg Config) map[types.UID][]string {
 	byPod := make(map[types.UID][]string, len(f.pods))
 	for _, name := range f.pods {
@@ -45,7 +46,7 @@ func (f *podFolders) byPod(cfg Config) map[types.UID][]string {
 	for _, name := range f.logs {
 		parts := strings.Split(name, "_") // namespaces and names don't contain underscores
 		if len(parts) != 3 || strings.Trim(parts[2], ".") == "" {
-			continue // the folder belongs to no pod
+			continue // not the log folder of a pod
 		}
 		uid := types.UID(parts[2])
 		byPod[uid] = append(byPod[uid], filepath.Join(cfg.LogPath, name))

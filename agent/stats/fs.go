@@ -8,15 +8,15 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// fsUsage is the usage of a filesystem. Inodes are unknown if they are not limited, as on
-// btrfs.
+// fsUsage is the usage of a filesystem. The numbers of inodes are unknown if the filesystem
+// does not limit inodes, as btrfs.
 type fsUsage struct {
 	available, capacity, used value
 	inodesFree, inodes        value
 }
 
-// fsID identifies a filesystem: by its device or, if each subvolume has its own device, by its
-// source.
+// fsID identifies a filesystem by its device number. A btrfs, whose subvolumes have different
+// device numbers, is identified by its source.
 type fsID struct {
 	dev    uint64
 	source string
@@ -30,8 +30,9 @@ func identify(dev uint64, path string, mounts []mount) fsID {
 	return fsID{dev: dev}
 }
 
-// mountOf returns the mount that contains a path, the zero mount without one. If several
-// mounts have the same mount point, the last one is visible.
+// mountOf returns the mount that contains a path, or the zero mount if no mount contains it.
+// If several mounts have the same mount point, mountOf returns the last mount, because the
+// last mount hides the previous mounts.
 func mountOf(path string, mounts []mount) (best mount) {
 	for _, m := range mounts {
 		point := strings.TrimSuffix(m.point, "/")
@@ -45,7 +46,8 @@ func mountOf(path string, mounts []mount) (best mount) {
 // errLayout reports a filesystem layout that eviction does not support (KEP-4191).
 var errLayout = errors.New("unsupported: want one filesystem for everything, or a second one for images and containers, or a second one for images alone")
 
-// layoutOf returns how images, writable layers and the rest are distributed over filesystems.
+// layoutOf returns how volumes and logs, images, and writable layers are distributed over
+// filesystems.
 func layoutOf(node, image, container fsID) (eviction.Layout, error) {
 	switch {
 	case image == node && container == node:

@@ -36,9 +36,9 @@ func statfs(path string) (u fsUsage, err error) {
 	return u, nil
 }
 
-// isMemory reports whether an in-memory filesystem, which uses no disk, is mounted at a path.
-// It is false for a folder inside such a filesystem, because the whole node may run from
-// memory.
+// isMemory reports whether an in-memory filesystem is mounted at path itself. It returns
+// false for a folder inside an in-memory filesystem, because the node's root filesystem may
+// be in memory.
 func isMemory(path string) bool {
 	own, err := device(path)
 	parent, errParent := device(filepath.Dir(path))
@@ -49,7 +49,7 @@ func isMemory(path string) bool {
 	return unix.Statfs(path, &s) == nil && (s.Type == unix.TMPFS_MAGIC || s.Type == unix.RAMFS_MAGIC || s.Type == unix.HUGETLBFS_MAGIC)
 }
 
-// device returns the device of a path.
+// device returns the device number of the filesystem that contains a path.
 func device(path string) (uint64, error) {
 	var s unix.Stat_t
 	if err := unix.Stat(path, &s); err != nil {

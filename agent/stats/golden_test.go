@@ -35,7 +35,7 @@ func pod(name string, uid types.UID) *corev1.Pod {
 	}}
 }
 
-// treePods are the pods of a node with such a tree, and a pod that has not started.
+// treePods are the pods of the trees in testdata, and a pod that has not started.
 func treePods() []*corev1.Pod {
 	return []*corev1.Pod{
 		pod("burstable", burstable), nil, pod("static", guaranteed),
@@ -43,7 +43,7 @@ func treePods() []*corev1.Pod {
 	}
 }
 
-// tree is a config for one of the trees in testdata, with no disks.
+// tree returns a configuration for one of the trees in testdata, without filesystems.
 func tree(tb testing.TB, root string) stats.Config {
 	tb.Helper()
 	at, err := filepath.Abs("testdata")

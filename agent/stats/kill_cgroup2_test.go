@@ -18,15 +18,16 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// TestCgroup2LatencyFromCrossingToKill has a real hog take memory down to a threshold, twenty
-// times in each way to notice it. The times are those of an emulated machine.
+// TestCgroup2LatencyFromCrossingToKill runs a process that uses memory until the available
+// memory falls below a threshold, twenty times with polling and twenty times with wake-ups.
+// The times are those of an emulated machine.
 func TestCgroup2LatencyFromCrossingToKill(t *testing.T) {
 	lab(t)
 	for _, w := range []way{polling, wakeUps} {
 		t.Run(string(w), func(t *testing.T) {
 			settings := []string{"cgroup.subtree_control=+memory +pids"}
 			cross := nodeCrossing
-			if w == wakeUps { // the kernel tells of the pods' limits alone
+			if w == wakeUps { // the kernel only reports the limits of the pods
 				cross = podsCrossing
 				settings = append(settings, fmt.Sprintf("memory.max=%d", 400*mebi), fmt.Sprintf("memory.high=%d", 80*mebi))
 			}
@@ -40,7 +41,8 @@ func TestCgroup2LatencyFromCrossingToKill(t *testing.T) {
 	}
 }
 
-// nodeCrossing is about the memory of the node, far from where the kernel would mind.
+// nodeCrossing measures the crossing of a threshold of the node's memory. At the threshold,
+// the kernel does not reclaim memory yet.
 func nodeCrossing(t *testing.T, w way) crossing {
 	t.Helper()
 	cfg, pods, hog, remove := hogPod(t)
@@ -52,13 +54,13 @@ func nodeCrossing(t *testing.T, w way) crossing {
 	return slope{cfg, pods, hard(eviction.MemoryAvailable, threshold), hog, func() bool { return available() < threshold }}.cross(t, w)
 }
 
-// podsCrossing is about the memory of all pods, whose threshold is where their
-// memory.high is.
+// podsCrossing measures the crossing of the threshold of all pods, which is equal to
+// memory.high of their cgroup.
 func podsCrossing(t *testing.T, w way) crossing {
 	t.Helper()
 	cfg, pods, hog, remove := hogPod(t)
 	defer remove()
-	cfg.Stall, cfg.StallWindow = 10*time.Second, 10*time.Second // pressure says nothing
+	cfg.Stall, cfg.StallWindow = 10*time.Second, 10*time.Second // disables the wake-up by pressure
 	current := opened(t, filepath.Join(mount, "kubepods/memory.current"))
 	return slope{cfg, pods, hard(eviction.AllocatableMemoryAvailable, 320*mebi), hog, func() bool {
 		n, err := strconv.ParseInt(strings.TrimSpace(current()), 10, 64)
@@ -67,14 +69,15 @@ func podsCrossing(t *testing.T, w way) crossing {
 	}}.cross(t, w)
 }
 
-// hogPod makes the cgroup of a pod, and returns the pod and what begins a hog in it.
+// hogPod creates the cgroup of a pod. It returns the pod, and a function that starts a
+// process in the cgroup whose memory usage grows.
 func hogPod(t *testing.T) (cfg stats.Config, pods []*corev1.Pod, hog func() (end func()), remove func()) {
 	t.Helper()
 	remove = cgroup(t, "kubepods/pod"+string(burstable), "memory.max="+fmt.Sprint(500*mebi))
 	return labConfig(), []*corev1.Pod{pod("hog", burstable)}, func() func() { return run(t, "kubepods/pod"+string(burstable), "tail", "-n", "1", "/dev/zero") }, remove
 }
 
-// opened returns what reads the beginning of a file anew each time.
+// opened opens a file. It returns a function that reads the current start of the file.
 func opened(t *testing.T, path string) func() string {
 	t.Helper()
 	f, err := os.Open(filepath.Clean(path))

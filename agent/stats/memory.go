@@ -7,25 +7,26 @@ type Estimator string
 
 // Estimators.
 const (
-	// MemAvailable is the kernel's own estimate: free memory, plus the part of caches and slabs
-	// that can be reclaimed without swapping. It excludes reserved huge pages and the
-	// watermarks of the zones. The free pages on per-CPU lists are added, which the kernel
-	// omits: when a large process ends, Linux 6.7 and later keep up to an eighth of the memory
-	// there for a minute, and a second pod would be evicted because the first eviction did not
-	// seem to help. The default.
+	// MemAvailable is the kernel's own estimate, MemAvailable of /proc/meminfo: free memory,
+	// plus the part of caches and slabs that the kernel can reclaim without swapping. The
+	// estimate excludes reserved huge pages and the watermarks of the zones. The free pages on
+	// the per-CPU lists, which the kernel omits, are added: after a large process ends, Linux
+	// 6.7 and later keep up to an eighth of the memory on these lists for a minute. Without
+	// these pages the first eviction would seem to have freed nothing, and a second pod would
+	// be evicted. MemAvailable is the default.
 	MemAvailable Estimator = "MemAvailable"
-	// WorkingSet is all memory minus the root cgroup's working set, reserved huge pages and the
-	// low watermarks. It suits comparisons with the kubelet where kubernetes#137984 and
-	// kubernetes#131319 do not matter.
+	// WorkingSet is all memory minus the root cgroup's working set, minus reserved huge pages,
+	// minus the low watermarks. Use it to compare a node with a kubelet if kubernetes#137984
+	// and kubernetes#131319 do not matter there.
 	WorkingSet Estimator = "WorkingSet"
 	// KubeletWorkingSet is exactly the kubelet's calculation: all memory minus the root
-	// cgroup's working set. File pages that were read twice count as used (kubernetes#43916);
-	// on cgroup v2 the kernel's own memory does not (kubernetes#118916); huge pages count as
-	// available.
+	// cgroup's working set. File pages that were read twice count as used (kubernetes#43916).
+	// On cgroup v2 the kernel's own memory counts as available (kubernetes#118916). Huge pages
+	// count as available.
 	KubeletWorkingSet Estimator = "KubeletWorkingSet"
 )
 
-// needsCgroup reports whether the estimate uses the root cgroup's figures.
+// needsCgroup reports whether the estimator uses the root cgroup's figures.
 func (e Estimator) needsCgroup() bool { return e != MemAvailable }
 
 func (e Estimator) validate() error {
@@ -37,7 +38,8 @@ func (e Estimator) validate() error {
 	}
 }
 
-// available returns the estimate. Only the zone figures that the estimator uses must be set.
+// available returns the estimate of available memory. The caller needs to set only those
+// figures of root and z that the estimator uses.
 func (e Estimator) available(m meminfo, root cgroupMemory, z zones) value {
 	switch e {
 	case KubeletWorkingSet:

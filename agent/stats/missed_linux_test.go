@@ -13,8 +13,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// withoutDescriptors calls f while this process can't open anything. A test that calls
-// it must not be parallel.
+// withoutDescriptors calls f while this process can't open any file. A test that calls
+// withoutDescriptors must not be parallel.
 func withoutDescriptors(t *testing.T, f func()) {
 	t.Helper()
 	var before unix.Rlimit

@@ -19,7 +19,7 @@ import (
 // nodeSignals is the number of node signals.
 const nodeSignals = 9
 
-// nodeProbe measures the node's signals from a few files.
+// nodeProbe measures the node's signals from a few files that stay open.
 type nodeProbe struct {
 	cfg   Config
 	clock clock.PassiveClock
@@ -36,17 +36,17 @@ type nodeProbe struct {
 	observations [nodeSignals]eviction.Observation // what Node returns
 }
 
-// survey has the facts that rarely change. Each refresh updates them.
+// survey has the facts about the node that rarely change. Each refresh updates them.
 type survey struct {
 	hierarchy hierarchy
-	pods      string // the cgroup of all pods, empty if it does not exist
+	pods      string // the cgroup of all pods; empty if the cgroup does not exist
 	maxTasks  value
-	podsTasks value // limit of the pods' cgroup
+	podsTasks value // limit of processes in the pods' cgroup
 	podsLimit value
 	watermark value
 
 	layout                   eviction.Layout
-	nodeFS, imageFS, writeFS string // empty if not known
+	nodeFS, imageFS, writeFS string // paths; empty if unknown
 	imageUse, writeUse       *runtimeapi.FilesystemUsage
 	err                      error // why some facts are unknown
 }
@@ -68,16 +68,17 @@ func (n *nodeProbe) close() {
 	}
 }
 
-// Node measures the node's signals now. It only reads a few files that it keeps open. A signal
-// that can't be measured is missing in the result, and the error describes why. Before the
-// first refresh the filesystems of images and writable layers are unknown if Images is set.
+// Node measures the node's signals now. It only reads a few files that it keeps open, and calls
+// statfs. A signal that can't be measured is missing in the result, and the error describes the
+// cause. If Images is set, the filesystems of images and writable layers are unknown before the
+// first refresh.
 //
-// The next call reuses the slice in the result.
+// The next call of Node reuses the slice in the result.
 func (p *Provider) Node(context.Context) (eviction.NodeStats, error) {
 	return p.node.measure(p.node.observations[:0])
 }
 
-// measure appends the observations to out.
+// measure measures the node's signals and appends the observations to out.
 func (n *nodeProbe) measure(out []eviction.Observation) (eviction.NodeStats, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -93,9 +94,9 @@ func (n *nodeProbe) measure(out []eviction.Observation) (eviction.NodeStats, err
 	return eviction.NodeStats{Observations: out, Layout: n.layout}, errors.Join(n.errs...)
 }
 
-// prepare surveys the node if that was not done yet. It also searches again for the cgroup of
-// all pods, which is created with the first pod and gets its limit a moment later. Callers hold
-// mu.
+// prepare surveys the node on the first call. As long as the cgroup of all pods or its memory
+// limit is missing, each call searches for them again: the cgroup is created with the first
+// pod, and gets its limit a moment later. Callers hold mu.
 func (n *nodeProbe) prepare() {
 	if !n.surveyed {
 		n.adopt(n.surveyNode(nil, nil))
@@ -119,7 +120,8 @@ func add(out []eviction.Observation, signal eviction.Signal, available, capacity
 
 func toInt(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
-// read reads one of the open files and records an error.
+// read returns the content of one of the open files. If that fails, it records the error and
+// returns nil.
 func (n *nodeProbe) read(f *kernelFile) []byte {
 	b, err := f.read(&n.buf)
 	if err != nil {
@@ -146,17 +148,18 @@ func (n *nodeProbe) memory(out []eviction.Observation) []eviction.Observation {
 	return add(out, eviction.MemoryAvailable, available, m.total, at)
 }
 
-// zones returns the zone figures that the estimator uses.
+// zones returns the figures of the memory zones that the estimator uses.
 func (n *nodeProbe) zones() zones {
 	z := zones{low: n.watermark}
 	if n.cfg.Estimator == MemAvailable {
-		b, _ := n.zoneinfo.read(&n.buf) // optional, so an error is ignored
+		b, _ := n.zoneinfo.read(&n.buf) // optional: an error leaves the figure unknown
 		z.perCPUFree = parseZones(b, os.Getpagesize()).perCPUFree
 	}
 	return z
 }
 
-// allocatable measures what all pods together may still use, if that is limited.
+// allocatable measures how much more memory all pods together may use, if their cgroup has a
+// limit.
 func (n *nodeProbe) allocatable(out []eviction.Observation) []eviction.Observation {
 	if n.pods == "" || !n.podsLimit.ok {
 		return out
@@ -199,8 +202,8 @@ func (n *nodeProbe) filesystems(out []eviction.Observation) []eviction.Observati
 	return out
 }
 
-// processes measures how many more processes the node can start, or its pods if their common
-// limit is closer.
+// processes measures how many more processes can be started on the node, or in all pods
+// together if the common limit of the pods is closer.
 func (n *nodeProbe) processes(out []eviction.Observation) []eviction.Observation {
 	at := n.clock.Now()
 	capacity, available := n.maxTasks, n.maxTasks.minus(parseTasks(n.read(&n.loadavg)))
@@ -228,7 +231,7 @@ func (p *Provider) refreshNode(ctx context.Context) error {
 	s := n.surveyNode(info, err)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err != nil && n.surveyed { // keep the previous locations, which are probably still valid
+	if err != nil && n.surveyed { // use the previous locations, which are probably still valid
 		s.layout, s.imageFS, s.writeFS = n.layout, n.imageFS, n.writeFS
 		s.imageUse, s.writeUse = n.imageUse, n.writeUse
 	}
@@ -236,7 +239,7 @@ func (p *Provider) refreshNode(ctx context.Context) error {
 	return s.err
 }
 
-// adopt makes s the current survey.
+// adopt makes s the current survey and adapts the paths of the open files. Callers hold mu.
 func (n *nodeProbe) adopt(s survey) {
 	n.survey, n.surveyed = s, true
 	h, names := s.hierarchy, s.hierarchy.memoryNames()
@@ -247,7 +250,8 @@ func (n *nodeProbe) adopt(s survey) {
 	n.podsPIDs.moveTo(h.file("pids", s.pods, "pids.current"))
 }
 
-// surveyNode gathers the facts about the node. infoErr is the error of getting info, if any.
+// surveyNode gathers the facts about the node. info is the runtime's response about its
+// filesystems, infoErr the error of that call.
 func (n *nodeProbe) surveyNode(info *runtimeapi.ImageFsInfoResponse, infoErr error) (s survey) {
 	var buf []byte
 	s.hierarchy = hierarchyAt(n.cfg.CgroupRoot)
@@ -280,7 +284,8 @@ func (s *survey) findPodsCgroup(cfg Config, buf []byte) {
 	s.podsLimit = r.number("memory", s.pods, r.memoryNames().limit)
 }
 
-// findFilesystems finds the filesystems and their layout, and merges equal ones.
+// findFilesystems finds the filesystems of volumes, images and writable layers and their
+// layout. Roles on the same filesystem get the same path, so that statfs is called once.
 func (s *survey) findFilesystems(cfg Config, info *runtimeapi.ImageFsInfoResponse, infoErr error, buf *[]byte) error {
 	s.nodeFS, s.imageFS, s.writeFS = cfg.NodePath, cfg.ImagePath, cfg.ContainerPath
 	if cfg.Images != nil {
@@ -291,7 +296,7 @@ func (s *survey) findFilesystems(cfg Config, info *runtimeapi.ImageFsInfoRespons
 		s.imageUse, s.writeUse = mounted(info.GetImageFilesystems()), mounted(info.GetContainerFilesystems())
 		s.imageFS, s.writeFS = s.imageUse.GetFsId().GetMountpoint(), s.writeUse.GetFsId().GetMountpoint()
 		if s.writeFS == "" {
-			s.writeFS = s.imageFS // the runtime does not distinguish them
+			s.writeFS = s.imageFS // the runtime reports no filesystem of writable layers
 		}
 		if s.imageFS == "" {
 			return errors.New("image filesystem info: the runtime reports no image filesystem")
@@ -314,7 +319,7 @@ func (s *survey) findFilesystems(cfg Config, info *runtimeapi.ImageFsInfoRespons
 		return err
 	}
 	if s.layout == eviction.SplitFS || s.layout == eviction.SingleFS {
-		s.writeFS = s.nodeFS // one statfs for both
+		s.writeFS = s.nodeFS // the same path, for a single statfs
 	}
 	if s.layout != eviction.SplitFS {
 		s.imageFS = s.writeFS
@@ -322,7 +327,8 @@ func (s *survey) findFilesystems(cfg Config, info *runtimeapi.ImageFsInfoRespons
 	return nil
 }
 
-// mounted returns the first filesystem with a mount point, nil without one.
+// mounted returns the first filesystem with a mount point, or nil if no filesystem has a mount
+// point.
 func mounted(all []*runtimeapi.FilesystemUsage) *runtimeapi.FilesystemUsage {
 	for _, fs := range all {
 		if fs.GetFsId().GetMountpoint() != "" {

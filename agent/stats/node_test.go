@@ -21,8 +21,8 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// live is a config for a copy of a tree that a test may change, with folders for
-// the agent and for logs.
+// live returns a configuration for a copy of a tree, which the test may change. It has folders
+// for the agent and for logs.
 func live(tb testing.TB, root string) stats.Config {
 	tb.Helper()
 	cfg := tree(tb, root)
@@ -63,7 +63,7 @@ func available(tb testing.TB, node eviction.NodeStats, signal eviction.Signal) i
 	return 0
 }
 
-// images names the places of images and writable layers.
+// images is an image service that returns the locations of images and writable layers.
 type images struct {
 	image, container string
 	err              error
@@ -117,11 +117,11 @@ func TestNode_ReturnsAvailableSignalsWithAnError(t *testing.T) {
 	}
 }
 
-// keptByProcessors is what testdata/proc/zoneinfo has on their lists, in bytes.
+// keptByProcessors is the size of the per-CPU lists in testdata/proc/zoneinfo, in bytes.
 const keptByProcessors = (23 + 40000 + 10000) * 4096
 
-// The cgroup of all pods is created with the first pod and limited later. Neither must wait for
-// a refresh.
+// The cgroup of all pods is created with the first pod and limited later. Node detects both
+// without a refresh.
 func TestNode_FindsPodsCgroupCreatedLater(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-cgroupfs")
@@ -151,7 +151,7 @@ func TestNode_FindsPodsCgroupCreatedLater(t *testing.T) {
 	require.Contains(t, signals(node), eviction.ImageFSAvailable, "what a refresh has found stays")
 }
 
-// Pods must not wait for the next call of Node either.
+// Pods detects the cgroup without a call of Node, too.
 func TestPods_FindsPodsCgroupCreatedLater(t *testing.T) {
 	t.Parallel()
 	for _, root := range []string{"v1-cgroupfs", "v2-cgroupfs"} {
@@ -190,7 +190,7 @@ func TestNode_FollowsTheFiles(t *testing.T) {
 	node, _ = p.Node(t.Context())
 	require.EqualValues(t, 7<<10, available(t, node, eviction.MemoryAvailable))
 
-	// The limit of all pods is looked at by a refresh.
+	// A refresh reads the limit of all pods.
 	write(t, "max\n", cfg.CgroupRoot, "kubepods", "memory.max")
 	_, _ = p.Refresh(t.Context())
 	node, _ = p.Node(t.Context())
@@ -271,7 +271,7 @@ func TestRefresh_FailingRuntimeKeepsFilesystemLocations(t *testing.T) {
 	require.Equal(t, eviction.SingleFS, node.Layout, "as it was")
 	require.Contains(t, signals(node), eviction.ContainerFSAvailable)
 
-	// A path that is gone costs the layout, and its own signals.
+	// If a path does not exist, its signals and the layout are unknown.
 	at.err, at.image = nil, "/nonexistent/images"
 	_, err = p.Refresh(t.Context())
 	require.ErrorContains(t, err, "/nonexistent/images")
@@ -298,7 +298,7 @@ func TestRun_RefreshesAndStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var times []time.Time
 		cfg.Observer.Refreshed = func(stats.Refreshed, error) { times = append(times, time.Now()) }
-		cfg.Images = &images{err: errors.New("down")} // and Run goes on
+		cfg.Images = &images{err: errors.New("down")} // Run must continue
 		p, err := stats.New(cfg)
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)

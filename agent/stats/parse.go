@@ -9,9 +9,9 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// The parsers take the content of a kernel file and return the values in it. A line that is
-// missing, truncated or not a number leaves its value unknown. Unknown lines are skipped,
-// because newer kernels have more of them. Only the parsers for mounts and interfaces allocate.
+// The parsers return the values in the content of a kernel file. If a line is missing,
+// truncated or not a number, its value is unknown. Lines with other keys are skipped, because
+// newer kernels add lines. Only the parsers for mounts and interfaces allocate.
 
 // meminfo has values of /proc/meminfo, in bytes.
 type meminfo struct {
@@ -53,8 +53,8 @@ func parseMeminfo(b []byte) (m meminfo) {
 
 // zones has sums over all zones of /proc/zoneinfo, in bytes.
 type zones struct {
-	// low is the sum of the low watermarks, below which the kernel reclaims memory and an OOM
-	// kill is near.
+	// low is the sum of the low watermarks. If free memory is below them, the kernel reclaims
+	// memory, and an OOM kill is near.
 	low value
 	// perCPUFree are the free pages on the per-CPU lists.
 	perCPUFree value
@@ -79,15 +79,15 @@ func parseZones(b []byte, pageSize int) (z zones) {
 	return z
 }
 
-// memoryStat has values of a cgroup's memory.stat, including the cgroups below it, in bytes and
-// numbers of faults.
+// memoryStat has values of a cgroup's memory.stat, including the cgroups below. Memory is in
+// bytes, faults are counts.
 type memoryStat struct {
 	anon, file, inactiveFile value
 	faults, majorFaults      value
 }
 
-// parseMemoryStat parses the memory.stat of both cgroup versions. In version 1 only the names
-// with total_ include the cgroups below.
+// parseMemoryStat parses the memory.stat of both cgroup versions. In version 1 only the values
+// with the prefix total_ include the cgroups below.
 func parseMemoryStat(b []byte) (m memoryStat) {
 	var own memoryStat
 	for len(b) > 0 {
@@ -135,8 +135,8 @@ func parseKey(b []byte, key string) value {
 	return value{}
 }
 
-// parseNumber returns the number in a file that contains one number. "max" is unknown, and so
-// are values from 2^62 on, which mean no limit in version 1.
+// parseNumber returns the number in a file that contains one number. A file without a limit
+// gives an unknown value: it contains "max" or, in version 1, a number of at least 2^62.
 func parseNumber(b []byte) value {
 	if v := number(b); v.ok && v.n < 1<<62 {
 		return v
@@ -158,8 +158,9 @@ func parseTasks(b []byte) value {
 	return number(total)
 }
 
-// parsePressure returns the values of a file in /proc/pressure or of a cgroup's *.pressure, and
-// whether it has any. The kernel counts in microseconds, the type in nanoseconds.
+// parsePressure returns the values of a file in /proc/pressure or of a cgroup's *.pressure. ok
+// is false if the file has no values. Totals are in microseconds in the file and in nanoseconds
+// in the result.
 func parsePressure(b []byte) (psi statsapi.PSIStats, ok bool) {
 	for len(b) > 0 {
 		var line []byte
@@ -227,7 +228,7 @@ func parseMounts(b []byte) (all []mount) {
 	return all
 }
 
-// unescape resolves the octal escapes of mountinfo, such as those for blanks.
+// unescape replaces the octal escapes of mountinfo, such as \040 for a blank.
 func unescape(b []byte) string {
 	if bytes.IndexByte(b, '\\') < 0 {
 		return string(b)
@@ -246,8 +247,9 @@ func unescape(b []byte) string {
 	return out.String()
 }
 
-// parseInterfaces returns the counters in net/dev. It skips the loopback and the host's ends of
-// the pods' interfaces, which would count traffic twice.
+// parseInterfaces returns the counters in net/dev. It skips the loopback interface, and the
+// host's ends of the pods' veth pairs, because the traffic of pods is also counted at the
+// node's other interfaces.
 func parseInterfaces(b []byte) (all []statsapi.InterfaceStats) {
 	for len(b) > 0 {
 		var line []byte
@@ -287,7 +289,7 @@ func cutLine(b []byte) (line, rest []byte) {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\n' }
 
-// cutWord returns the first word of b and the rest.
+// cutWord returns the first word of b, and what follows the word.
 func cutWord(b []byte) (word, rest []byte) {
 	for len(b) > 0 && isBlank(b[0]) {
 		b = b[1:]
@@ -300,7 +302,8 @@ func cutWord(b []byte) (word, rest []byte) {
 	return b, nil
 }
 
-// number returns the number that is the first word of b. It is unknown if it overflows.
+// number returns the first word of b as a number. The result is unknown if the word is no
+// number or too large.
 func number(b []byte) value {
 	word, _ := cutWord(b)
 	if len(word) == 0 {

@@ -20,14 +20,16 @@ type podProbe struct {
 	out   []eviction.PodStats
 }
 
-// use sets the hierarchy and the cgroup of all pods.
+// use sets the hierarchy and the cgroup of all pods. If one of them has changed, it forgets the
+// cgroups of the pods.
 func (r *podProbe) use(h hierarchy, pods string) {
 	if r.hierarchy != h || r.pods != pods || r.found == nil {
 		r.hierarchy, r.pods, r.found = h, pods, map[types.UID]string{}
 	}
 }
 
-// cgroup returns the pod's cgroup, empty if it does not exist. A pod's cgroup never moves.
+// cgroup returns the pod's cgroup, or an empty path if the cgroup does not exist. A found
+// cgroup is recorded, because a pod's cgroup never moves.
 func (r *podProbe) cgroup(uid types.UID) string {
 	cgroup, ok := r.found[uid]
 	if !ok {
@@ -38,7 +40,7 @@ func (r *podProbe) cgroup(uid types.UID) string {
 	return cgroup
 }
 
-// forget deletes the cgroups of pods that are not in present.
+// forget deletes the recorded cgroups of pods that are not in present.
 func (r *podProbe) forget(present map[types.UID]bool) {
 	maps.DeleteFunc(r.found, func(uid types.UID, _ string) bool { return !present[uid] })
 }
@@ -52,13 +54,13 @@ func (n *nodeProbe) where() (hierarchy, string) {
 }
 
 // Pods measures the usage of each pod. Memory and processes are measured now, from the pod's
-// cgroup; the other figures are those of the last refresh, each with its time. If a pod's
-// cgroup is not found, its memory is the sum of its containers as reported by the runtime. For
-// a pod that started after the last refresh there are no other figures yet. Nil pods are
+// cgroup. The other figures come from the last refresh, each with its time. If a pod's cgroup
+// is not found, the pod's memory is the sum of what the runtime reported for its containers. If
+// a pod started after the last refresh, only its memory and processes are known. Nil pods are
 // skipped. The error is always nil: figures that can't be read are unknown.
 //
-// The next call of Pods reuses the slice of the result, but not what its elements refer to, so
-// calls must not overlap.
+// The next call of Pods reuses the slice of the result, so calls must not overlap. It does not
+// reuse the slices in the elements.
 func (p *Provider) Pods(_ context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error) {
 	p.podsMu.Lock()
 	defer p.podsMu.Unlock()
@@ -111,8 +113,9 @@ func (p *Provider) pod(uid types.UID) eviction.PodStats {
 	return s
 }
 
-// withLogs adds logs, which are those of all attempts, to the first entry with that name, or as
-// a separate entry.
+// withLogs adds the usage of a container's log folder, which has the logs of all attempts. It
+// sets the logs of the first entry with the container's name or, if no entry has that name,
+// appends an entry.
 func withLogs(all []eviction.ContainerStats, name string, logs eviction.DiskUsage) []eviction.ContainerStats {
 	for i := range all {
 		if all[i].Name == name {
@@ -123,7 +126,7 @@ func withLogs(all []eviction.ContainerStats, name string, logs eviction.DiskUsag
 	return append(all, eviction.ContainerStats{Name: name, Logs: logs})
 }
 
-// sum adds known values. The time is the older one.
+// sum adds the known values. The time of a sum is the time of the older value.
 func sum(a, b eviction.DiskUsage) eviction.DiskUsage {
 	return eviction.DiskUsage{Bytes: sumUsage(a.Bytes, b.Bytes), Inodes: sumUsage(a.Inodes, b.Inodes)}
 }
@@ -160,7 +163,8 @@ func containerStats(c *runtimeapi.ContainerStats) eviction.ContainerStats {
 	}
 }
 
-// criUsage returns a figure of the runtime, unknown if the value or the time is missing.
+// criUsage converts a figure of the runtime. The result is unknown if the value or the time is
+// missing.
 func criUsage(v *runtimeapi.UInt64Value, nanoseconds int64) eviction.Usage {
 	if v == nil || nanoseconds <= 0 {
 		return eviction.Usage{}

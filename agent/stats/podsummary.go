@@ -11,8 +11,8 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// pod returns the summary of a pod from its measurements, its cgroup if it exists, and the
-// runtime's statistics of its sandbox and containers.
+// pod returns the summary of a pod. Its sources are the measurements m, the pod's cgroup if
+// the path is not empty, and the runtime's statistics of the sandbox and the containers.
 func (s *summarizer) pod(pod *corev1.Pod, m eviction.PodStats, sandbox *runtimeapi.LinuxPodSandboxStats, cgroup string) statsapi.PodStats {
 	out := statsapi.PodStats{
 		PodRef:     statsapi.PodReference{Name: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID)},
@@ -49,7 +49,7 @@ func (s *summarizer) pod(pod *corev1.Pod, m eviction.PodStats, sandbox *runtimea
 		out.EphemeralStorage = s.disk(s.nodeFS, total)
 	}
 	s.containers(&out, pod, m)
-	if out.CPU == nil { // some runtimes only report this for pods with a cgroup
+	if out.CPU == nil { // some runtimes only report usage for sandboxes with a cgroup
 		out.CPU = containersCPU(out.Containers)
 	}
 	if out.Memory == nil {
@@ -58,8 +58,8 @@ func (s *summarizer) pod(pod *corev1.Pod, m eviction.PodStats, sandbox *runtimea
 	return out
 }
 
-// containersCPU adds the known values of containers, nil without any. The time is that of
-// the oldest figure.
+// containersCPU adds the known values of containers. It returns nil if no container has CPU
+// figures. The time of the sum is the time of the oldest figure.
 func containersCPU(containers []statsapi.ContainerStats) (sum *statsapi.CPUStats) {
 	for _, c := range containers {
 		if c.CPU == nil {
@@ -75,8 +75,9 @@ func containersCPU(containers []statsapi.ContainerStats) (sum *statsapi.CPUStats
 	return sum
 }
 
-// containersMemory adds the known values of containers, nil without any. Available memory
-// can't be added.
+// containersMemory adds the known values of containers. It returns nil if no container has
+// memory figures. Available memory is missing, because a sum of available amounts has no
+// meaning.
 func containersMemory(containers []statsapi.ContainerStats) (sum *statsapi.MemoryStats) {
 	for _, c := range containers {
 		if c.Memory == nil {
@@ -109,8 +110,8 @@ func addTo(sum **uint64, n *uint64) {
 	}
 }
 
-// onDisk reports whether a volume's data is on the node's disk and is deleted with the pod, as
-// eviction counts it. A volume that is not in the pod's spec does not count.
+// onDisk reports whether a volume's data is on the node's disk and is deleted with the pod, by
+// the rules of package eviction. It returns false for a volume that is not in the pod's spec.
 func onDisk(pod *corev1.Pod, name string) bool {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -121,7 +122,8 @@ func onDisk(pod *corev1.Pod, name string) bool {
 	return false
 }
 
-// containers adds the running containers, the newest attempt of each name.
+// containers adds the running containers to out. If several containers have the same name, it
+// adds the newest attempt.
 func (s *summarizer) containers(out *statsapi.PodStats, pod *corev1.Pod, m eviction.PodStats) {
 	s.p.mu.Lock()
 	reported := s.p.runtime.containers[pod.UID]
@@ -160,7 +162,7 @@ func (s *summarizer) containers(out *statsapi.PodStats, pod *corev1.Pod, m evict
 	}
 }
 
-// disk returns the disk usage with the figures of its filesystem.
+// disk returns the disk usage u with the figures of the filesystem fs.
 func (s *summarizer) disk(fs *fsUsage, u eviction.DiskUsage) *statsapi.FsStats {
 	out := &statsapi.FsStats{Time: s.now, UsedBytes: unsigned(u.Bytes), InodesUsed: unsigned(u.Inodes)}
 	if u.Bytes.Known() {
@@ -201,7 +203,8 @@ func containerStart(pod *corev1.Pod, name string) metav1.Time {
 
 func nanoTime(nanoseconds int64) metav1.Time { return metav1.NewTime(time.Unix(0, nanoseconds)) }
 
-// criCPU converts the runtime's CPU figures and adds the rate if it is missing.
+// criCPU converts the runtime's CPU figures. If the runtime reports no rate, criCPU calculates
+// the rate from the samples of key.
 func (s *summarizer) criCPU(key string, c *runtimeapi.CpuUsage) *statsapi.CPUStats {
 	if c == nil {
 		return nil

@@ -23,7 +23,7 @@ type Provider struct {
 	since time.Time
 	rearm time.Duration // rearm period of Watch
 
-	refreshing chan struct{} // capacity 1; its holder refreshes and owns folders, queue, level and quotas
+	refreshing chan struct{} // capacity 1, used as a lock; guards folders, queue, level and quotas
 	folders    podFolders
 	queue      []*podWalk
 	level      diskLevel
@@ -56,8 +56,9 @@ func New(cfg Config) (*Provider, error) {
 	return p, nil
 }
 
-// Run refreshes at once and then every Period until ctx is done, and returns nil then. Errors
-// are logged and passed to the Observer, and the refresh is retried.
+// Run calls Refresh at once, and again each time when Period has passed since the end of the
+// last refresh. It returns nil when ctx is done. Run logs the errors of Refresh, which the
+// Observer also receives; the next refresh retries what failed.
 func (p *Provider) Run(ctx context.Context) error {
 	return p.loop.Run(ctx, func(ctx context.Context) time.Duration {
 		if _, err := p.Refresh(ctx); err != nil && ctx.Err() == nil {
@@ -67,7 +68,8 @@ func (p *Provider) Run(ctx context.Context) error {
 	})
 }
 
-// Close closes the open files. A provider that is used afterwards opens them again.
+// Close closes the open files. It waits for a running refresh. If the provider is used after
+// Close, it opens files again.
 func (p *Provider) Close() error {
 	p.node.close()
 	p.refreshing <- struct{}{}
@@ -84,23 +86,23 @@ const callTimeout = 10 * time.Second
 
 // Refreshed is the result of a refresh.
 type Refreshed struct {
-	// Entries is the number of examined files and folders, and Quotas the number of folders
-	// whose usage came from a project quota instead.
+	// Entries is the number of examined files and folders. Quotas is the number of folders that
+	// were not walked over because their usage came from a project quota.
 	Entries, Quotas int
-	// Pods is the number of pods whose disk usage was completed, and Waiting the number of pods
-	// whose disk usage is not complete yet.
+	// Pods is the number of pods whose measurement was completed. Waiting is the number of pods
+	// whose measurement a later refresh will start or continue.
 	Pods, Waiting int
 }
 
 // Refresh does the slow measurements: it finds the filesystems, gets the runtime's statistics
 // of containers, and measures volumes and logs, at most WalkEntries files per call. Node, Pods
-// and Summary use the results. It measures every pod with a folder in NodePath or LogPath, so
-// that the figures exist when Pods is first called with the pod, and deletes the figures of
-// pods without folders.
+// and Summary use the results. Refresh measures every pod with a folder in NodePath or LogPath,
+// so that the figures exist when Pods is first called with the pod. It deletes the figures of
+// pods without a folder.
 //
-// One refresh runs at a time; a second call waits until the first has returned or its own ctx
-// is done. The error reports what failed; previous figures of failed parts are kept with their
-// old times.
+// Only one refresh runs at a time: a second call waits until the first call has returned, or
+// until the ctx of the second call is done. The error reports what failed. Figures that could
+// not be measured keep their previous values and times.
 func (p *Provider) Refresh(ctx context.Context) (r Refreshed, err error) {
 	select {
 	case p.refreshing <- struct{}{}:

@@ -18,22 +18,23 @@ type project struct {
 
 // quotaReader reads projects and their usage from a filesystem.
 type quotaReader interface {
-	// project returns a folder's project, and whether new files in the folder inherit it.
+	// project returns a folder's project, and whether new files in the folder inherit the
+	// project.
 	project(dir string) (p project, inherited bool, err error)
 	// used returns the usage of a project on the filesystem of a folder.
 	used(dir string, id uint32) (bytes, inodes uint64, err error)
 }
 
-// quotas returns the usage of folders that have their own project, without a walk. All folders
-// must be recorded before the first one is measured: a project of several folders does not have
-// the usage of each.
+// quotas reads the usage of folders with their own project from project quotas. The caller must
+// record all folders before it measures the first folder: if several folders have the same
+// project, the quota has only their sum and can't be used.
 type quotas struct {
 	kernel   quotaReader
 	owners   map[project]map[string]types.UID // pod UIDs by folder
 	measured int                              // number of folders measured by usage
 }
 
-// record records the project of a pod's folder, if it has one.
+// record records the project of a pod's folder, if the folder has its own project.
 func (q *quotas) record(uid types.UID, dir string) {
 	p, ok := q.own(dir)
 	if !ok {
@@ -45,8 +46,8 @@ func (q *quotas) record(uid types.UID, dir string) {
 	q.owners[p][dir] = uid
 }
 
-// own returns the project of a folder, and false if the folder is not the top folder of the
-// project: an inherited project also counts files outside the folder.
+// own returns the project of a folder. It returns false if the folder has no project or is not
+// the top folder of the project, because the quota then also counts files outside the folder.
 func (q *quotas) own(dir string) (project, bool) {
 	p, inherited, err := q.kernel.project(dir)
 	if err != nil || p.id == 0 || !inherited {
@@ -56,8 +57,8 @@ func (q *quotas) own(dir string) (project, bool) {
 	return p, err == nil && above != p
 }
 
-// usage returns the usage of a folder and everything below it, if the folder has its own
-// project.
+// usage returns the usage of a folder and everything below the folder, from the folder's
+// project quota. ok is false if the quota can't be used.
 func (q *quotas) usage(dir string, now time.Time) (u eviction.DiskUsage, ok bool) {
 	p, ok := q.own(dir)
 	if !ok {
@@ -70,17 +71,17 @@ func (q *quotas) usage(dir string, now time.Time) (u eviction.DiskUsage, ok bool
 		if its, has := q.own(other); has && its == p {
 			return u, false
 		}
-		delete(q.owners[p], other) // project numbers are reused after a folder was removed
+		delete(q.owners[p], other) // that folder was removed, and its project number is reused
 	}
 	bytes, inodes, err := q.kernel.used(dir, p.id)
-	if err != nil || inodes == 0 { // quota accounting is off, or the folder itself would be counted
+	if err != nil || inodes == 0 { // without accounting, inodes is 0
 		return u, false
 	}
 	q.measured++
 	return eviction.DiskUsage{Bytes: usage(known(bytes), now), Inodes: usage(known(inodes), now)}, true
 }
 
-// retain deletes the folders of pods for which present returns false.
+// retain deletes the records of pods for which present returns false.
 func (q *quotas) retain(present func(types.UID) bool) {
 	for p, owners := range q.owners {
 		maps.DeleteFunc(owners, func(_ string, uid types.UID) bool { return !present(uid) })

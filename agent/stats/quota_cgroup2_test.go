@@ -42,7 +42,7 @@ func TestCgroup2ProjectQuotas(t *testing.T) {
 		}
 	}
 	write(t, "{}", cfg.NodePath, "pods", string(burstable), "userns") // as podrunner writes for a user namespace
-	syscall.Sync()                                                    // blocks are given to files late
+	syscall.Sync()                                                    // filesystems allocate blocks late
 	p := newProvider(t, cfg)
 	require.Equal(t, []int{3, files}, measuredBy(t, p, dirs), "quotas, and files of the volume that a pod could move out of its own")
 
@@ -52,15 +52,15 @@ func TestCgroup2ProjectQuotas(t *testing.T) {
 	clock.Step(time.Minute)
 	require.Equal(t, []int{3, files}, measuredBy(t, p, dirs))
 
-	// One that it shares says nothing, and one that was taken away neither.
+	// A folder that shares its project, or has no project any more, is walked over.
 	require.NoError(t, stats.SetProject(dirs[1], 1048577))
 	require.NoError(t, stats.SetProject(dirs[3], 0))
 	clock.Step(time.Minute)
 	require.Equal(t, []int{0, 4 * files}, measuredBy(t, p, dirs))
 }
 
-// measuredBy measures all and holds it against du. It returns how many quotas were read
-// and about how many files were looked at for the rest.
+// measuredBy measures all folders and compares the figures with du. It returns the number of
+// quotas that were read, and about how many files were examined for the other folders.
 func measuredBy(t *testing.T, p *stats.Provider, dirs []string) []int {
 	t.Helper()
 	r, err := p.Refresh(t.Context())

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelQuotas reads project quotas of ext4, XFS, and other filesystems with the same calls.
+// kernelQuotas reads project quotas of ext4, XFS, and other filesystems that support the
+// same system calls.
 type kernelQuotas struct{}
 
 // fsxattr is struct fsxattr of linux/fs.h.
@@ -54,8 +55,9 @@ func (kernelQuotas) project(dir string) (p project, inherited bool, err error) {
 	return project{s.Dev, x.projid}, x.xflags&inheritProject != 0, nil
 }
 
-// used requires Linux 5.14 and CAP_SYS_ADMIN. The older call needs the filesystem's device
-// file, which an agent in a container does not have.
+// used requires Linux 5.14 and CAP_SYS_ADMIN, because it calls quotactl_fd. The older
+// quotactl needs the filesystem's device file, which does not exist in the container of an
+// agent.
 func (kernelQuotas) used(dir string, id uint32) (bytes, inodes uint64, err error) {
 	fd, err := openDir(dir, unix.O_PATH)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // fakeQuotas is a filesystem on which some folders have projects.
 type fakeQuotas struct {
 	ids     map[string]uint32
-	alone   map[string]bool // does not pass its project on
+	alone   map[string]bool // folders whose new files do not inherit the project
 	bytes   map[uint32]uint64
 	inodes  map[uint32]uint64
 	failing error
@@ -127,7 +127,8 @@ func TestQuotas_ReplaceWalks(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	p.quotas.kernel = k
 
-	// Only this pod has a user namespace, as the kubelet and podrunner keep it.
+	// Only this pod has the file userns, which the kubelet and podrunner write for a pod with
+	// a user namespace.
 	require.NoError(t, os.WriteFile(filepath.Join(root, "pods", "uid0", "userns"), nil, 0o600))
 
 	r := Refreshed{}
@@ -145,7 +146,7 @@ func TestQuotas_ReplaceWalks(t *testing.T) {
 		require.Equal(t, wantLogs, s.Containers[0].Logs.Inodes.Value)
 	}
 
-	// What a project says that two have begun to share is no figure of either.
+	// If another folder gets the same project, the quota is not used for either folder.
 	volume := filepath.Join(root, "pods", "uid0", "volumes", "kubernetes.io~empty-dir", "data")
 	k.ids[filepath.Join(root, "logs", "ns_p2_uid2", "app")] = k.ids[volume]
 	clock.Step(time.Minute)

@@ -19,13 +19,14 @@ import (
 )
 
 // Summary measures the node and the given pods. It returns what the kubelet serves as
-// /stats/summary, for metrics-server and kubectl top. Nil pods are skipped. It calls the
-// runtime now; disk usage is that of the last refresh. Figures that can't be measured are nil,
-// and the error describes unexpected causes; the summary is returned nevertheless. The rate
-// usageNanoCores needs two samples at least a second apart; refreshes also take samples.
+// /stats/summary, for metrics-server and kubectl top. Nil pods are skipped. Summary calls the
+// runtime now; disk usage comes from the last refresh. Figures that can't be measured are nil.
+// Summary always returns a summary, and an error if something failed unexpectedly. The rate
+// usageNanoCores is nil until two samples at least a second apart exist; refreshes also record
+// samples.
 //
-// The node's available memory is that of the Estimator, which eviction uses; its working set is
-// that of the root cgroup.
+// The node's available memory is the Estimator's, as in Node. The node's working set is the
+// working set of the root cgroup.
 func (p *Provider) Summary(ctx context.Context, pods []*corev1.Pod) (*statsapi.Summary, error) {
 	node, errNode := p.node.measure(nil)
 	memoryAvailable := observed(node, eviction.MemoryAvailable)
@@ -54,10 +55,10 @@ func observed(node eviction.NodeStats, signal eviction.Signal) value {
 	return value{}
 }
 
-// sandboxStats gets the runtime's statistics of pods, for their network figures. If a pod has
-// several sandboxes, the last one is used. A runtime may refuse the whole list because of one
-// sandbox without a cgroup; then each pod is requested separately, and the error is returned if
-// one of them still fails.
+// sandboxStats gets the runtime's statistics of the pods' sandboxes, which include the network
+// figures. If a pod has several sandboxes, the last sandbox in the list is used. A runtime may
+// refuse the whole list because of one sandbox without a cgroup. sandboxStats then requests
+// each pod separately, and returns the error of the list if a pod's request also fails.
 func (p *Provider) sandboxStats(ctx context.Context, pods []*corev1.Pod) (map[types.UID]*runtimeapi.LinuxPodSandboxStats, error) {
 	if p.cfg.Runtime == nil {
 		return nil, nil
@@ -135,7 +136,7 @@ func (s *summarizer) filesystems(n *statsapi.NodeStats) {
 	measure := func(path string) (*fsUsage, *statsapi.FsStats) {
 		u, err := statfs(path)
 		if path == "" || err != nil {
-			return nil, nil // the error was returned by Node
+			return nil, nil // the measurement of the signals has already returned this error
 		}
 		return &u, &statsapi.FsStats{
 			Time: s.now, AvailableBytes: u.available.ptr(), CapacityBytes: u.capacity.ptr(), UsedBytes: u.used.ptr(),
@@ -151,7 +152,8 @@ func (s *summarizer) filesystems(n *statsapi.NodeStats) {
 	n.Runtime = &statsapi.RuntimeStats{ImageFs: image, ContainerFs: write}
 }
 
-// setUse sets the runtime's own usage, if it is reported.
+// setUse replaces the usage of fs by the usage that the runtime reports for its own files, if
+// the runtime reports it.
 func setUse(fs *statsapi.FsStats, use *runtimeapi.FilesystemUsage) {
 	if fs != nil && use != nil {
 		fs.UsedBytes, fs.InodesUsed = number64(use.GetUsedBytes()), number64(use.GetInodesUsed())
@@ -204,10 +206,10 @@ func (s *summarizer) nodeSwap() *statsapi.SwapStats {
 	}
 }
 
-// nodeNetwork returns the counters of the node's interfaces. The default interface is that of
-// the default route.
+// nodeNetwork returns the counters of the node's interfaces. The default interface is the
+// interface of the default route.
 func (s *summarizer) nodeNetwork() *statsapi.NetworkStats {
-	// "self" selects the network namespace of this process.
+	// ProcRoot/self/net has the interfaces of this process's network namespace.
 	net := filepath.Join(s.p.cfg.ProcRoot, "self", "net")
 	b, err := readFile(filepath.Join(net, "dev"), &s.reader.buf)
 	if err != nil {
@@ -216,7 +218,7 @@ func (s *summarizer) nodeNetwork() *statsapi.NetworkStats {
 	n := &statsapi.NetworkStats{Time: s.now, Interfaces: parseInterfaces(b)}
 	b, err = readFile(filepath.Join(net, "route"), &s.reader.buf)
 	if err != nil {
-		return n // no IPv4: there is no default interface
+		return n // no IPv4, so there is no default interface
 	}
 	route := parseDefaultRoute(b)
 	for _, i := range n.Interfaces {

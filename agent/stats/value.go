@@ -2,8 +2,8 @@ package stats
 
 import "math"
 
-// value is a number that may be unknown. Unknown is not zero: a missing file must neither look
-// like a node without memory nor like a pod that uses none.
+// value is a number that may be unknown. Unknown is not zero: a missing file must not be
+// mistaken for a node without memory, or for a pod that uses no memory.
 type value struct {
 	n  uint64
 	ok bool
@@ -11,8 +11,9 @@ type value struct {
 
 func known(n uint64) value { return value{n, true} }
 
-// minus saturates at zero. Counters are read one after the other and may be inconsistent, and a
-// wrapped difference would be 16 EiB of memory (kubernetes#52386).
+// minus returns v - o, or 0 if o is larger. The counters of the kernel are read one after
+// another, so they may be inconsistent. A wrapped difference would be 16 EiB of memory
+// (kubernetes#52386).
 func (v value) minus(o value) value {
 	if !v.ok || !o.ok {
 		return value{}
@@ -52,7 +53,8 @@ func (v value) least(o value) value {
 	return v.or(o)
 }
 
-// ptr returns the number for the statistics types, nil if it is unknown.
+// ptr returns a pointer to the number, or nil if the number is unknown, as in the types of the
+// summary.
 func (v value) ptr() *uint64 {
 	if !v.ok {
 		return nil
@@ -60,7 +62,7 @@ func (v value) ptr() *uint64 {
 	return &v.n
 }
 
-// fromPtr is the reverse of ptr.
+// fromPtr returns the value for a result of ptr.
 func fromPtr(n *uint64) value {
 	if n == nil {
 		return value{}

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// maxPending limits the memory of a walk. Folders beyond this number are not counted, which
-	// is still enough to detect a pod that creates so many.
+	// maxPending limits the memory of a walk: the number of remembered folders, and the number
+	// of remembered inodes with several names. The contents of folders beyond this number are
+	// not counted, but the count is high enough to detect the pod.
 	maxPending = 1 << 17
 	walkChunk  = 256
 	// stepsPerFile is the number of path components whose opening costs as much as examining
@@ -21,33 +22,34 @@ const (
 	stepsPerFile = 4
 )
 
-// walk counts the disk usage of a folder and everything below it, as du does: blocks instead of
+// walk counts the disk usage of a folder and everything below, as du does: blocks instead of
 // sizes, files with several names once, and no other mounted filesystems. It can be interrupted
-// after any number of files. Pods write to these folders meanwhile: it opens nothing outside
-// and follows no symbolic link. It has two folders open at any depth, and a third one briefly.
+// after any number of files. Although pods write to the folder during the walk, the walk opens
+// nothing outside the folder and follows no symbolic link. At any depth, the walk has two
+// folders open, and for a moment a third folder.
 type walk struct {
 	root    *os.File // nil for a single file
 	dev     uint64
 	path    []folder            // from the root to dir
-	dir     *os.File            // the folder being read; nil at the end
+	dir     *os.File            // the folder that is being read; nil after the last folder
 	read    bool                // dir was read completely
-	pending int                 // folders still to be read, in all of path
+	pending int                 // number of folders that are not read yet, in all of path
 	linked  map[uint64]struct{} // counted inodes with several names
 
 	err           error // first error; some files are not counted
 	bytes, inodes uint64
-	shares        float64 // inodes with several names beyond the limit of linked, as fractions
+	shares        float64 // fractions of inodes with several names that linked had no space for
 	remember      int     // maxPending, except in tests
 }
 
-// folder is a folder on the path to the one being read.
+// folder is a folder on the path to the folder that is being read.
 type folder struct {
 	name    string
 	inode   uint64
-	pending []string // subfolders still to be read
+	pending []string // subfolders that are not read yet
 }
 
-// newWalk starts a walk at path. The root is counted.
+// newWalk starts a walk at path. It counts the file or folder at path itself.
 func newWalk(path string) (*walk, error) {
 	var s unix.Stat_t
 	if err := unix.Lstat(path, &s); err != nil {
@@ -71,7 +73,7 @@ func newWalk(path string) (*walk, error) {
 	return w, nil
 }
 
-// openFolder opens a folder relative to another one for reading.
+// openFolder opens a folder for reading. name is relative to the open folder at.
 func openFolder(at int, name string) (*os.File, error) {
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -88,8 +90,9 @@ func (w *walk) count(s *unix.Stat_t) {
 }
 
 // advance examines about n more files and returns the actual number. If done is true, the walk
-// is complete, and the error describes what could not be counted. Otherwise the error is that
-// of ctx. Files that disappear meanwhile are not counted, and are not an error.
+// is complete, and the error is the first error about a file that could not be counted. If done
+// is false, the error is the error of ctx, or nil. Files that disappear during the walk are not
+// counted and cause no error.
 func (w *walk) advance(ctx context.Context, n int) (examined int, done bool, err error) {
 	for examined < n {
 		if err := ctx.Err(); err != nil {
@@ -174,7 +177,7 @@ func (w *walk) down() {
 	}
 	inode, ok := w.inode(dir)
 	if !ok {
-		_ = dir.Close() // read-only, as all are
+		_ = dir.Close() // read-only
 		return
 	}
 	w.path = append(w.path, folder{name: name, inode: inode})
@@ -182,8 +185,9 @@ func (w *walk) down() {
 	w.read = false
 }
 
-// up returns to the parent of the open folder and returns the cost. A pod may have moved the
-// open folder meanwhile, so the parent is verified.
+// up opens the parent of the open folder again. A pod may have moved the open folder in the
+// meantime, so up verifies that the parent is the expected folder. cost is the work of up as a
+// number of files.
 func (w *walk) up() (cost int) {
 	w.path = w.path[:len(w.path)-1]
 	if len(w.path) == 0 {
@@ -201,7 +205,9 @@ func (w *walk) up() (cost int) {
 	return w.reopen()
 }
 
-// reopen descends from the root to the last folder of path that is still in its place.
+// reopen opens the last folder of path again, by descending from the root. If a folder of path
+// was moved or removed, reopen opens the folder above and shortens path. cost is the work of
+// reopen as a number of files.
 func (w *walk) reopen() (cost int) {
 	cost = len(w.path)/stepsPerFile + 1
 	dir, err := openFolder(int(w.root.Fd()), ".")
@@ -230,7 +236,7 @@ func (w *walk) reopen() (cost int) {
 	return cost
 }
 
-// open makes dir the open folder.
+// open makes dir the open folder and closes the previous one.
 func (w *walk) open(dir *os.File) {
 	if w.dir != nil {
 		_ = w.dir.Close()
@@ -238,7 +244,8 @@ func (w *walk) open(dir *os.File) {
 	w.dir = dir
 }
 
-// inode returns the inode number of an open folder; ok is false if it is on another filesystem.
+// inode returns the inode number of an open folder. ok is false if the folder is on another
+// filesystem or could not be examined.
 func (w *walk) inode(dir *os.File) (inode uint64, ok bool) {
 	var s unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &s); err != nil {
@@ -248,7 +255,8 @@ func (w *walk) inode(dir *os.File) (inode uint64, ok bool) {
 	return s.Ino, s.Dev == w.dev
 }
 
-// miss records that something could not be counted, unless it was removed or replaced.
+// miss records the error of a file that could not be counted. It ignores the errors of files
+// that were removed or replaced during the walk.
 func (w *walk) miss(err error) {
 	if w.err == nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
 		w.err = err
@@ -258,7 +266,7 @@ func (w *walk) miss(err error) {
 // found returns the number of counted inodes.
 func (w *walk) found() uint64 { return w.inodes + uint64(math.Round(w.shares)) }
 
-// close closes the open folders. The counts are kept.
+// close closes the open folders. The counts stay valid.
 func (w *walk) close() {
 	w.open(nil)
 	if w.root != nil {

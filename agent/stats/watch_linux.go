@@ -14,14 +14,16 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// Watch implements [eviction.Waker] with kernel events: pressure triggers for the node and for
-// all pods together; on cgroup version 2 the events of the pods' cgroup, and on version 1 its
-// thresholds if UsageEvents is set. It waits in one poll on the caller's goroutine. levels
-// returns the thresholds and is called every 10 s; it may be nil.
+// Watch implements [eviction.Waker] with kernel events. It watches a pressure trigger for the
+// node. On cgroup version 2, it also watches a pressure trigger and the memory events of the
+// pods' cgroup. On version 1, it also watches thresholds of memory usage if UsageEvents is
+// set. Watch calls poll on the caller's goroutine. levels returns the eviction thresholds; it
+// is only called on version 1 with UsageEvents, and may be nil.
 //
-// Watch returns nil when ctx is done. It returns an error if there is nothing to watch, or if
-// the pods' cgroup was removed, which poll reports like pressure; the caller then calls it
-// again. New sources are watched within 10 s.
+// Watch returns nil when ctx is done. It returns an error if no source is available. It also
+// returns an error if the pods' cgroup was removed, which poll reports like pressure; the
+// caller should then call Watch again. Whenever no event has occurred for 10 s, Watch adds the
+// sources that have become available and sets the thresholds of version 1 again.
 func (p *Provider) Watch(ctx context.Context, levels func() []eviction.Level, wake func(reason string)) (err error) {
 	w := &watch{p: p, levels: levels}
 	defer w.close()
@@ -62,12 +64,13 @@ type source struct {
 	name, reason string
 	fd           int
 	events       int16
-	drain        bool // must be read, or it stays ready
-	usage        bool // must be armed again periodically
-	cgroup       bool // becomes invalid when its cgroup is removed
+	drain        bool // must be read after an event, otherwise poll reports it again
+	usage        bool // a threshold of version 1, which is set again periodically
+	cgroup       bool // a file of a cgroup, which may be removed
 }
 
-// watch is the state of one call of Watch. The first source ends it.
+// watch is the state of one call of Watch. The first source has an event when the context of
+// Watch is done.
 type watch struct {
 	p       *Provider
 	levels  func() []eviction.Level
@@ -89,7 +92,7 @@ func (w *watch) reportSources() {
 	w.p.cfg.Observer.Watching(names)
 }
 
-// has reports whether a source exists.
+// has reports whether a source with this name exists.
 func (w *watch) has(name string) bool {
 	for _, s := range w.sources {
 		if s.name == name {
@@ -99,7 +102,7 @@ func (w *watch) has(name string) bool {
 	return false
 }
 
-// open adds a source unless it exists.
+// open adds the source s, unless a source with the same name exists.
 func (w *watch) open(s source, open func() (int, error)) error {
 	if w.has(s.name) {
 		return nil
@@ -113,8 +116,8 @@ func (w *watch) open(s source, open func() (int, error)) error {
 	return nil
 }
 
-// arm adds all available sources that do not exist yet. The error describes the unavailable
-// ones.
+// arm adds all available sources that are not watched yet, and replaces the thresholds of
+// version 1. The error describes the unavailable sources.
 func (w *watch) arm() error {
 	cfg := w.p.cfg
 	trigger := pressureTrigger{cfg.Stall, cfg.StallWindow}
@@ -127,8 +130,9 @@ func (w *watch) arm() error {
 	pods := h.findPods(cfg.PodsCgroup)
 	if h.v2 && pods != "" {
 		errs = append(errs, pressure(h.file("memory", pods, "memory.pressure"), "a pod", true))
-		// The local events only concern the pods' common limit. The other events include each
-		// container's own limit, which does not affect the node. Linux 5.2.
+		// memory.events.local (Linux 5.2) only has the events of the pods' common limit.
+		// memory.events also has the events of each container's own limit, which do not affect
+		// the node.
 		events := h.file("memory", pods, "memory.events.local")
 		if !exists(events) {
 			events = h.file("memory", pods, "memory.events")
@@ -142,7 +146,7 @@ func (w *watch) arm() error {
 	return errors.Join(errs...)
 }
 
-// armUsage replaces the thresholds of version 1.
+// armUsage replaces the thresholds of cgroup version 1.
 func (w *watch) armUsage(h hierarchy, pods string) error {
 	kept := w.sources[:0]
 	for _, s := range w.sources {
@@ -156,7 +160,7 @@ func (w *watch) armUsage(h hierarchy, pods string) error {
 	if w.levels == nil {
 		return nil
 	}
-	node, _ := w.p.node.measure(nil) // unknown signals are not armed
+	node, _ := w.p.node.measure(nil) // a signal that can't be measured gets no threshold
 	levels := w.levels()
 	var errs []error
 	for _, c := range []struct {
@@ -171,7 +175,7 @@ func (w *watch) armUsage(h hierarchy, pods string) error {
 		used := r.number("memory", c.cgroup, h.memoryNames().usage)
 		level := usageLevel(used, observed(node, c.signal), threshold)
 		if !level.ok {
-			continue // already below the threshold, which polling detects
+			continue // the signal has already reached its threshold, which the periodic evaluation detects
 		}
 		dir := h.file("memory", c.cgroup, "")
 		s := source{
@@ -183,8 +187,8 @@ func (w *watch) armUsage(h hierarchy, pods string) error {
 	return errors.Join(errs...)
 }
 
-// wait waits for an event or until it is time to arm again. It returns the reason for a
-// wake-up, empty without one.
+// wait waits for an event. If no event occurs for the rearm period, wait calls arm and
+// returns. reason is empty if the caller need not wake up the eviction manager.
 func (w *watch) wait() (reason string, err error) {
 	w.polls = w.polls[:0]
 	for _, s := range w.sources {
@@ -198,7 +202,7 @@ func (w *watch) wait() (reason string, err error) {
 		return "", fmt.Errorf("poll: %w", err)
 	case n == 0:
 		before := len(w.sources)
-		_ = w.arm() // unavailable sources may become available later
+		_ = w.arm() // the next call tries unavailable sources again
 		if len(w.sources) != before {
 			w.reportSources()
 		}
@@ -209,7 +213,7 @@ func (w *watch) wait() (reason string, err error) {
 		if polled.Revents == 0 {
 			continue
 		}
-		// A trigger whose cgroup was removed returns POLLERR|POLLPRI forever.
+		// For a trigger whose cgroup was removed, poll returns POLLERR|POLLPRI forever.
 		if polled.Revents&(unix.POLLERR|unix.POLLNVAL|unix.POLLHUP) != 0 || s.cgroup && !exists(s.name) {
 			return "", fmt.Errorf("%s was removed", s.name)
 		}
@@ -224,7 +228,8 @@ func (w *watch) wait() (reason string, err error) {
 	return reason, nil
 }
 
-// openTrigger opens a trigger on a pressure file, with the unprivileged variant as a fallback.
+// openTrigger opens a trigger on a pressure file. If the kernel refuses the trigger,
+// openTrigger tries the unprivileged variant.
 func openTrigger(path string, t pressureTrigger) (int, error) {
 	fd, err := tryTrigger(path, t)
 	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EPERM) {
@@ -252,7 +257,7 @@ func tryTrigger(path string, t pressureTrigger) (int, error) {
 	return fd, nil
 }
 
-// watchFile opens an inotify watch for changes of a kernel file.
+// watchFile opens an inotify descriptor for changes of a kernel file.
 func watchFile(path string) (int, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -265,8 +270,9 @@ func watchFile(path string) (int, error) {
 	return fd, nil
 }
 
-// usageEvent opens an event of a version 1 cgroup that fires when its usage crosses a level in
-// either direction. It ends when the descriptor is closed.
+// usageEvent returns an eventfd on which the kernel reports that the memory usage of a version
+// 1 cgroup crossed level bytes, in either direction. The kernel removes the threshold when the
+// descriptor is closed.
 func usageEvent(dir string, level uint64) (_ int, err error) {
 	usage, err := os.Open(filepath.Join(dir, "memory.usage_in_bytes"))
 	if err != nil {

@@ -30,7 +30,8 @@ func startWatch(t *testing.T, cfg stats.Config, levels ...eviction.Level) *watch
 	return startWatchEvery(t, stats.Rearm, cfg, func() []eviction.Level { return levels })
 }
 
-// startWatchEvery looks for something new to watch as often as that.
+// startWatchEvery starts a Watch that adds new sources after each period every without an
+// event.
 func startWatchEvery(t *testing.T, every time.Duration, cfg stats.Config, levels func() []eviction.Level) *watched {
 	t.Helper()
 	w := &watched{T: t, sources: make(chan []string, 10), reasons: make(chan string, 10_000), ended: make(chan error, 1)}
@@ -60,7 +61,7 @@ func (w *watched) next(within time.Duration) string {
 	return ""
 }
 
-// stop ends the watch, which must not have ended by itself.
+// stop ends the watch. The test fails if Watch has already returned.
 func (w *watched) stop() {
 	w.Helper()
 	w.cancel()
@@ -155,13 +156,13 @@ func TestWatch_ArmsUsageOnVersion1(t *testing.T) {
 	w.stop()
 }
 
-// armed reads the level that a cgroup of version 1 was asked for.
+// armed returns the level that Watch has written to cgroup.event_control.
 func armed(t *testing.T, dir string) (level int64) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, "cgroup.event_control"))
 	require.NoError(t, err)
 	fields := strings.Fields(string(b))
-	if len(fields) != 3 { // it is being written
+	if len(fields) != 3 { // Watch is writing the file
 		return 0
 	}
 	level, err = strconv.ParseInt(fields[2], 10, 64)
@@ -169,7 +170,7 @@ func armed(t *testing.T, dir string) (level int64) {
 	return level
 }
 
-// descriptors is how many files this process has open.
+// descriptors returns the number of files that this process has open.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
@@ -218,11 +219,11 @@ func TestWatch_ResetsUsageLevels(t *testing.T) {
 	}
 	require.Less(t, descriptors(t), open+10)
 
-	// What is not there to be watched yet is watched later, and told of.
+	// A source that becomes available later is watched and reported.
 	write(t, "", cfg.ProcRoot, "pressure", "memory")
 	require.Len(t, <-w.sources, 2)
 
-	// Below the threshold already: whoever polls knows.
+	// The signal is already below the threshold, which polling detects.
 	threshold.Store(1 << 50)
 	require.Len(t, <-w.sources, 1)
 	require.Empty(t, w.reasons)

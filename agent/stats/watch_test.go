@@ -26,8 +26,9 @@ func TestPressureTrigger_UnprivilegedKeepsTheRatio(t *testing.T) {
 
 func TestUsageLevel(t *testing.T) {
 	t.Parallel()
-	// The kubelet arms capacity - threshold + (usage - working set): of 1000 bytes,
-	// 600 are used, 100 of them can be reclaimed, and 200 shall stay available.
+	// The kubelet sets the level capacity - threshold + (usage - working set). Here
+	// 600 of 1000 bytes are used, 100 of them can be reclaimed, and the threshold
+	// is 200.
 	const capacity, used, inactive, threshold = 1000, 600, 100, 200
 	available := known(capacity).minus(known(used - inactive))
 	require.Equal(t, known(capacity-threshold+inactive), usageLevel(known(used), available, threshold))

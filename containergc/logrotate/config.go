@@ -41,7 +41,7 @@ type Policy struct {
 	// MaxSizeBytes is the size at which a log is rotated; see [ParseMaxSize]. A negative
 	// size disables rotation. Default 10 MiB.
 	MaxSizeBytes int64
-	// MaxFiles is the maximum number of files of one log, including the one in use. It
+	// MaxFiles is the maximum number of files of one log, including the file in use. It
 	// must be more than 1. Default 5.
 	MaxFiles int
 	// Workers is the maximum number of logs that are rotated at the same time. Default 1.
@@ -82,7 +82,7 @@ type Config struct {
 // Observer holds optional callbacks. They must not block or start a pass. Rotated may be
 // called concurrently.
 type Observer struct {
-	// Rotated is called after each rotation, successful or not.
+	// Rotated is called after each rotation, even if the rotation has failed.
 	Rotated func(Rotation)
 	// Checked is called at the end of a pass.
 	Checked func(Result, error)

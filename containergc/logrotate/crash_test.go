@@ -32,8 +32,8 @@ type writer struct {
 	mu   sync.Mutex
 	file *os.File
 	next int
-	// refuse makes reopening fail: at once, or after the file was made, or after the
-	// switch.
+	// refuse makes reopening fail: at once, after the new file was created, or after the
+	// runtime has switched to the new file.
 	refuse string
 	calls  int
 }
@@ -259,7 +259,7 @@ func crashAt(t *testing.T, n int, after bool, refuse string) bool {
 	t.Helper()
 	w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	pass := func(r *Rotator) {
-		clock.Step(time.Hour) // whatever was waited for
+		clock.Step(time.Hour) // longer than any back-off
 		_, _ = r.Rotate(t.Context())
 		w.write(10)
 	}
@@ -479,7 +479,7 @@ func TestRotate_SyncsBeforeRemovingTheOriginal(t *testing.T) {
 	w.requireAll()
 }
 
-// TestRotate_StartedRotationIgnoresCancellation between the rename and the new file.
+// TestRotate_StartedRotationIgnoresCancellation: the context is cancelled between the rename and the creation of the new file.
 func TestRotate_StartedRotationIgnoresCancellation(t *testing.T) {
 	w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	ctx, cancel := context.WithCancel(t.Context())

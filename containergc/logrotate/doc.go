@@ -2,51 +2,53 @@
 //
 // # What it does
 //
-// A container runtime appends to a log as long as the container runs, and leaves it to
-// its client to limit the size. Every ten seconds, a [Rotator] checks the size of each
-// log. It renames a log that is too large, has the runtime write to a new file, and
-// compresses the file that was rotated before. [Rotator.Rotate] runs one pass,
+// A container runtime appends to a log as long as the container runs. Its client must
+// limit the size of the log. Every ten seconds, a [Rotator] checks the size of each log.
+// It renames a log that is too large, makes the runtime write to a new file, and
+// compresses the logs that were rotated before. [Rotator.Rotate] runs one pass,
 // [Rotator.Run] runs passes until its context is done. The baseline is kubelet 1.36.
 //
 // The file names are the kubelet's, which log shippers know:
 //
 //	0.log                         the log that the runtime writes to
 //	0.log.20060102-150405         the last rotated log, which shippers may still read
-//	0.log.20060102-150405.gz      rotated before
-//	0.log.20060102-150405.tmp     being compressed
+//	0.log.20060102-150405.gz      an earlier rotated log, compressed
+//	0.log.20060102-150405.tmp     a file that is being compressed
 //
 // This package does not delete the files of containers that no longer exist: containergc
 // deletes all of them together with the container's log.
 //
 // # What you supply
 //
-// The three calls of [Runtime], which any CRI client has. An agent that already knows the
-// running containers can supply them instead of the list, see [Config].Running.
-// [ParseMaxSize] parses sizes as in a kubelet's configuration.
+// You supply [Runtime], which any CRI client implements. An agent that already knows the
+// running containers can supply their logs as [Config].Running. Then no list is requested
+// from the runtime. [ParseMaxSize] parses sizes as in a kubelet's configuration.
 //
 // # What it guarantees
 //
-//  1. Whenever the process ends, no line is lost, and after the next rotation no line
-//     is duplicated: a later rotation completes, undoes or repeats an interrupted
-//     rotation. Only whole files are deleted, the oldest first, when there are more
-//     than MaxFiles.
+//  1. If the process ends at any time, no line is lost, and after the next rotation no
+//     line is duplicated, because that rotation completes, undoes or repeats the
+//     interrupted rotation. Lines are deleted only with whole files: when there are more
+//     than MaxFiles files, the oldest files are deleted.
 //  2. If the runtime fails to reopen the log, the log gets its old name back. This
 //     never replaces a file that the runtime has created meanwhile.
 //  3. There are never more than MaxFiles files of one log, not counting temporary
 //     ones.
-//  4. A full disk stops compression, not rotation: the oldest files are deleted first.
-//  5. Compressed files are synced to disk before the originals are deleted, and have
-//     their modification time and permissions.
-//  6. Nothing outside PodLogs is touched, and only regular files are read, whatever
-//     links a pod has created there.
-//  7. A pass without anything to rotate makes one list and one lstat per container.
+//  4. A full disk prevents compression but not rotation: a rotation first deletes the
+//     oldest files.
+//  5. Compressed files are synced to disk before the originals are deleted. They have the
+//     modification time and the permissions of the originals.
+//  6. No file outside PodLogs is changed, and only regular files are read, whatever links
+//     a pod has created in PodLogs.
+//  7. If there is nothing to rotate, a pass makes one list call, and one lstat call for
+//     each container.
 //
 // # Goroutines and locking
 //
 // New starts nothing. A pass uses up to Workers goroutines, which end before it returns.
-// Passes run one at a time. A log whose rotation fails is retried after 10 s, 20 s, and
-// so on up to 5 min. Between renaming a log and reopening it in the runtime, the context
-// is ignored. CallTimeout is real time even with a fake clock.
+// Passes run one at a time. A log whose rotation fails is retried after 10 s, 20 s, and so
+// on up to 5 min. Between renaming a log and reopening it in the runtime, a rotation does
+// not stop if the context is done. CallTimeout is real time even with a fake clock.
 //
 // # Differences from the kubelet
 //
@@ -75,7 +77,8 @@
 //     removes that name; the kubelet compresses the file, and its lines are
 //     duplicated.
 //   - Compressed files are synced before they replace others.
-//   - A container whose runtime calls hang costs CallTimeout, less and less often.
+//   - If the runtime's calls about a container hang, they delay a pass by CallTimeout, but
+//     with back-off in fewer and fewer passes.
 //   - A maximum size of 0, with which the kubelet rotates in every pass, is refused.
 //
 // # Testing your code with it

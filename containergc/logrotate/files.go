@@ -12,9 +12,9 @@ import (
 	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
-// files are the file operations of rotation below a root. A rotation may be interrupted
-// after any of them by a crash, and the next rotation must be able to continue; tests
-// therefore stop after each of them.
+// files are the file operations of rotation below a root. A crash may interrupt a rotation
+// after any of these operations, and the next rotation must be able to continue.
+// Therefore, tests stop a rotation after each of these operations.
 type files interface {
 	// lstat does not follow links.
 	lstat(name string) (fs.FileInfo, error)
@@ -39,10 +39,11 @@ type newFile interface {
 }
 
 // rootFiles implements files below a folder. Containers may be able to write to the
-// folders of their logs, so that no link is followed and the folder is never left.
+// folders of their logs, so rootFiles follows no links and uses no file outside the
+// folder.
 type rootFiles struct{ root *os.Root }
 
-// in calls do with the opened folder of a file and the name in it.
+// in opens the folder of a file, and calls do with the folder and the file's name in it.
 func (r rootFiles) in(name string, do func(folder *os.Root, name string) error) error {
 	folder, err := safeopen.Folder(r.root, path.Dir(name))
 	if err != nil {
@@ -87,7 +88,7 @@ func (r rootFiles) list(dir string) ([]string, error) {
 func (r rootFiles) open(name string) (io.ReadCloser, error) {
 	f, err := safeopen.File(r.root, name)
 	if err != nil {
-		return nil, err // not f, which is a nil *os.File in a non-nil interface
+		return nil, err // f would be a nil *os.File in a non-nil interface
 	}
 	return f, nil
 }

@@ -41,8 +41,8 @@ type Rotator struct {
 // container is a running container. During a pass, only one worker uses it.
 type container struct {
 	id string
-	// path is the log's path below the root, full its absolute path; empty if not known
-	// yet.
+	// path is the log's path below the root, full the log's absolute path. Both are empty
+	// if they are not known yet.
 	path, full string
 	// ignored reports that the container has no log below the root.
 	ignored bool
@@ -50,12 +50,13 @@ type container struct {
 	// rotation. checked reports that the log was checked for an interrupted rotation of
 	// an earlier process.
 	reopenPending, checked bool
-	// retryAt is when the log may be checked again after a failure, delay the back-off.
+	// retryAt is when the log may be checked again after a failure, delay the last
+	// back-off.
 	retryAt time.Time
 	delay   time.Duration
 }
 
-// Result is what a pass did.
+// Result is the result of a pass.
 type Result struct {
 	// Running is the number of running containers, Rotated the number of logs that were
 	// rotated.
@@ -92,9 +93,9 @@ func (r *Rotator) Run(ctx context.Context) error {
 }
 
 // Rotate runs one pass: it checks the size of the log of every running container and
-// rotates those that are too large. A failure does not stop the others; it is in the
-// error, and later passes retry it with back-off. With a negative MaxSizeBytes, Rotate
-// does nothing.
+// rotates the logs that are too large. A failed rotation does not stop other rotations.
+// The error joins all failures, and later passes retry the failed rotations with back-off.
+// If MaxSizeBytes is negative, Rotate does nothing.
 func (r *Rotator) Rotate(ctx context.Context) (res Result, err error) {
 	if r.cfg.MaxSizeBytes < 0 {
 		return res, nil
@@ -155,8 +156,8 @@ func (r *Rotator) refresh(ctx context.Context) ([]*container, error) {
 	return running, nil
 }
 
-// running returns the running containers; without paths if they are from the runtime's
-// list.
+// running returns the logs of the running containers. If it lists the containers in the
+// runtime, the logs have no paths.
 func (r *Rotator) running(ctx context.Context) ([]Log, error) {
 	if r.cfg.Running != nil {
 		logs, err := r.cfg.Running(ctx)
@@ -181,14 +182,15 @@ func (r *Rotator) running(ctx context.Context) ([]Log, error) {
 	return logs, nil
 }
 
-// locate sets the container's log path.
+// locate sets the container's log path, and ignores the container if the path is not below
+// PodLogs.
 func (r *Rotator) locate(c *container, file string) {
 	below, err := filepath.Rel(r.cfg.PodLogs, file)
 	c.ignored = err != nil || !filepath.IsLocal(below) || below == "."
 	c.path, c.full = filepath.ToSlash(below), file
 }
 
-// work checks all logs on several workers.
+// work checks the logs of the running containers on up to Workers goroutines.
 func (r *Rotator) work(ctx context.Context, f files, running []*container, now time.Time) (rotated int, err error) {
 	var (
 		mu    sync.Mutex
@@ -239,8 +241,8 @@ func (r *Rotator) check(ctx context.Context, f files, c *container) (rotated boo
 		}
 	}
 	if c.checked && !c.reopenPending {
-		// Lstat with the absolute path costs a tenth of f.lstat, which follows no links on the
-		// way. A file that is too large is checked again with f.lstat.
+		// os.Lstat takes a tenth of the time of f.lstat, but follows symbolic links in the
+		// path. Therefore a file that is too large is checked again with f.lstat.
 		if info, err := os.Lstat(c.full); err == nil && info.Mode().IsRegular() && info.Size() < r.cfg.MaxSizeBytes {
 			return false, nil
 		}
@@ -250,14 +252,14 @@ func (r *Rotator) check(ctx context.Context, f files, c *container) (rotated boo
 		c.checked, c.reopenPending = true, info.Size() == 0 && rotatedBefore(f, c.path)
 	}
 	if errors.Is(err, fs.ErrNotExist) || err == nil && c.reopenPending {
-		// A rotation was interrupted between its two steps: the runtime still writes to the
-		// renamed file.
+		// A rotation was interrupted between renaming and reopening the log: the runtime
+		// still writes to the renamed file.
 		if err := r.reopen(ctx, c.id); err != nil {
 			return false, ignoreNotFound(fmt.Errorf("reopen log of container %s: %w", c.id, err))
 		}
 		c.reopenPending = false
 		if info, err = f.lstat(c.path); errors.Is(err, fs.ErrNotExist) {
-			return false, nil // this runtime writes no log
+			return false, nil // the runtime writes no log
 		}
 	}
 	switch {
@@ -271,8 +273,8 @@ func (r *Rotator) check(ctx context.Context, f files, c *container) (rotated boo
 	return r.rotate(ctx, f, c, info.Size())
 }
 
-// rotatedBefore reports whether a log has a rotated file that is not compressed. If the
-// log is empty as well, the container may still write to that file.
+// rotatedBefore reports whether the newest rotated file of a log is not compressed. If, in
+// addition, the log is empty, the runtime may still write to the rotated file.
 func rotatedBefore(f files, log string) bool {
 	names, err := f.list(path.Dir(log))
 	if err != nil {
@@ -299,7 +301,8 @@ func (r *Rotator) rotate(ctx context.Context, f files, c *container, size int64)
 	return to != "" && !c.reopenPending, err
 }
 
-// fetchPath requests the log's path from the runtime, once in the container's life.
+// fetchPath requests the log's path from the runtime. It is called for each container
+// until it has succeeded.
 func (r *Rotator) fetchPath(ctx context.Context, c *container) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer cancel()
@@ -315,16 +318,17 @@ func (r *Rotator) fetchPath(ctx context.Context, c *container) error {
 	return nil
 }
 
-// reopen has the runtime open the log file by its name, and create it if it does not
-// exist. It ignores that ctx is done: a rotation must not stop between renaming and
-// reopening the log.
+// reopen makes the runtime open the log file by its name, and create the file if it does
+// not exist. It also does so if ctx is done, because a rotation must not stop between
+// renaming and reopening the log.
 func (r *Rotator) reopen(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.CallTimeout)
 	defer cancel()
 	return r.cfg.Runtime.ReopenContainerLog(ctx, id)
 }
 
-// ignoreNotFound drops the error about a container that does not exist any more.
+// ignoreNotFound returns err, or nil if err means that the container does not exist any
+// more.
 func ignoreNotFound(err error) error {
 	if criapierrors.IsNotFound(err) {
 		return nil

@@ -15,12 +15,12 @@ const (
 	temporary  = ".tmp"
 )
 
-// siblings are the other files of a log in its folder.
+// siblings are the files of a log in its folder, without the log itself.
 type siblings struct {
 	// rotated are complete files, the newest first. If a file exists both compressed and
-	// uncompressed, only the compressed one is included.
+	// uncompressed, only the compressed file is included.
 	rotated []string
-	// leftovers are files that a crash has left.
+	// leftovers are files that a crash has left and that must be removed.
 	leftovers []string
 }
 
@@ -61,9 +61,10 @@ func isStamp(text string) bool {
 	return err == nil && text < "9999" && len(text) == len(timestamp) // time.Parse also accepts fractions of seconds
 }
 
-// rotatedName returns the name for a log that is rotated now. It sorts after all existing
-// names even if the clock was set back, as in autumn if names have local time, or shows
-// the same second: the order of names is the order of rotations.
+// rotatedName returns the name for a log that is rotated now. The name sorts after all
+// existing names, so that the order of names is the order of rotations. This is also the
+// case if the clock was set back, for example at the end of daylight saving time, or still
+// shows the second of the last rotation.
 func rotatedName(log string, now time.Time, a siblings) string {
 	stamp := now.Format(timestamp)
 	if len(a.rotated) > 0 {

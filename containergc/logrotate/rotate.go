@@ -18,19 +18,20 @@ type rotation struct {
 	log      string // path below the root
 	maxFiles int
 	now      time.Time
-	// reopen has the runtime open the log by its name, and create it if it does not
-	// exist.
+	// reopen makes the runtime open the log by its name, and create the file if it does
+	// not exist.
 	reopen func(context.Context) error
 }
 
 // run rotates the log and returns its new path. After each step, the files contain every
-// line once or, where that is not possible, at least once:
+// line at least once, and exactly once where that is possible:
 //
-//  1. Remains of an interrupted rotation are removed; their source is complete.
-//  2. The oldest files are removed, so that with the new one there are maxFiles. This comes
-//     first because it frees space on a full disk.
-//  3. Rotated files are compressed: the runtime does not write to them any more. A failure,
-//     such as a full disk, does not prevent the rotation.
+//  1. Leftover files of an interrupted rotation are removed. Other files contain all their
+//     lines.
+//  2. The oldest files are removed, so that there are at most maxFiles files after the
+//     rotation. This step precedes the next steps because it frees space on a full disk.
+//  3. Rotated files are compressed: the runtime does not write to them any more. If the
+//     compression fails, for example because the disk is full, the rotation continues.
 //  4. The log is renamed and the runtime reopens it. If that fails, the log gets its old
 //     name back, unless there is a new file with that name.
 func (r rotation) run(ctx context.Context) (to string, err error) {
@@ -70,7 +71,8 @@ func (r rotation) removeFile(name string) error {
 	return nil
 }
 
-// cleanUp removes what a crash has left, and returns the remaining files of the log.
+// cleanUp removes the files that a crash has left, and returns the remaining files of the
+// log.
 func (r rotation) cleanUp() (siblings, error) {
 	names, err := r.list(path.Dir(r.log))
 	if err != nil {
@@ -97,8 +99,9 @@ func (r rotation) sameFile(name string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(log, other)
 }
 
-// compress replaces a file with a compressed one, with the same modification time and
-// permissions. The new file is complete and synced to disk before the old one is removed.
+// compress replaces a file with a compressed file that has the same modification time and
+// permissions. The compressed file is complete and synced to disk before the original is
+// removed.
 func (r rotation) compress(ctx context.Context, name string) error {
 	info, err := r.lstat(name)
 	if err != nil {
@@ -145,7 +148,8 @@ func (r rotation) writeCompressed(ctx context.Context, from, to string, info fs.
 	return r.setTime(to, info.ModTime())
 }
 
-// renameAndReopen renames the log and has the runtime create a new one.
+// renameAndReopen renames the log and makes the runtime create a new log. It returns the
+// new path of the renamed log, or an empty path if the log has its old name.
 func (r rotation) renameAndReopen(ctx context.Context, a siblings) (string, error) {
 	to := r.siblingPath(rotatedName(path.Base(r.log), r.now, a))
 	if _, err := r.lstat(to); !errors.Is(err, fs.ErrNotExist) {
@@ -175,7 +179,8 @@ func (r rotation) undoRename(to string) (back bool, err error) {
 	err = r.link(to, r.log)
 	switch {
 	case err == nil:
-		// If this fails, the next rotation finds one file with two names and removes one.
+		// If this fails, the next rotation finds one file with two names and removes the
+		// second name.
 		return true, r.remove(to)
 	case errors.Is(err, fs.ErrExist):
 		return false, nil

@@ -10,8 +10,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestAdmission_MovingManifestsAdmitsNoMore moves refused manifests away and back for as
-// long as it takes housekeeping to run a few times.
+// TestAdmission_MovingManifestsAdmitsNoMore moves refused manifests away and back until
+// housekeeping has run a few times.
 func TestAdmission_MovingManifestsAdmitsNoMore(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)

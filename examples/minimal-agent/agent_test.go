@@ -120,8 +120,8 @@ func (r *running) pods(t *testing.T) map[string]corev1.Pod {
 	return pods
 }
 
-// await polls cond until it holds. The agent runs in real time over a real
-// socket, so there is nothing to wait on but what it shows.
+// await polls cond until cond returns true. The agent runs in real time over a
+// real socket, so the test can only poll its output.
 func await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	tick, end := time.NewTicker(20*time.Millisecond), time.After(20*time.Second)

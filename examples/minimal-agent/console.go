@@ -20,7 +20,7 @@ type console struct {
 }
 
 // changed prints a change of a pod's status. It ignores changes that have no effect on the printed
-// line, such as those of times.
+// line, such as changes of timestamps.
 func (c *console) changed(change status.Change) {
 	before, after := &change.Old, &change.New
 	if summary(before) == summary(after) {
@@ -74,7 +74,8 @@ func (c *console) printf(format string, args ...any) {
 	fmt.Fprintln(c.out, printable.Line(fmt.Sprintf(format, args...)))
 }
 
-// summary returns the parts of a status that are printed. A change of them is printed.
+// summary returns the parts of a status that the console prints. changed prints a status only if
+// its summary has changed.
 func summary(s *corev1.PodStatus) string { return string(s.Phase) + details(s) }
 
 // details returns readiness, restarts, address, and the states of containers that do not run.

@@ -1,7 +1,7 @@
-// Command minimal-agent is a node agent built from Kubeparts: it runs the pods of a
-// folder of manifests on a CRI runtime, prints the changes of their status, and
-// removes them when their manifests are deleted. Its other commands query a running
-// agent. See README.md.
+// Command minimal-agent is a node agent built from Kubeparts. It runs the pods of a
+// folder of manifests on a CRI runtime, prints the changes of the pods' statuses, and
+// removes a pod when its manifest is deleted. Its other commands query a running agent.
+// See README.md.
 package main
 
 import (
@@ -53,8 +53,8 @@ func main() {
 	os.Exit(p.Main(ctx, os.Args[1:]))
 }
 
-// run runs the agent with the flags in args. It returns when ctx is done and everything
-// that it started has ended.
+// run runs the agent with the flags in args. It returns when ctx is done and all parts
+// of the agent have ended.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	o, err := settings.Parse(args, stdout)
 	if err != nil {
@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	m, err := machine.Open(ctx, o, machine.Dependencies{Print: out.printf, DialOptions: counts.dialOptions(), Logger: logger})
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil // stopped before it was connected
+		return nil // the user stopped the program before it was connected
 	case err != nil:
 		return err
 	}
@@ -86,7 +86,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	return p.run(ctx)
 }
 
-// version returns the version of the program that the Go tool recorded in it.
+// version returns the version that the Go tool recorded in the program.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {

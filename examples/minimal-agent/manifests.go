@@ -59,7 +59,8 @@ func (m manifests) sources() []agent.Source {
 	return sources
 }
 
-// runFolder runs the folder's source. It writes the sample manifests first, if they are used.
+// runFolder runs the folder's source. If the program uses the sample manifests, runFolder
+// writes them first.
 func (m manifests) runFolder(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
 	if m.isSamples {
 		if err := writeSamples(m.dir); err != nil {
@@ -78,7 +79,7 @@ func (m manifests) problems() []podsource.Problem {
 	return problems
 }
 
-// writeSamples replaces the folder dir by one with the sample manifests.
+// writeSamples deletes the folder dir and creates it with the sample manifests.
 func writeSamples(dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("write the sample manifests: %w", err)

@@ -13,8 +13,8 @@ import (
 	"github.com/kubeparts/kubeparts/agent/metrics"
 )
 
-// exporter has the metrics of the agent and its process, in one registry for each of the pages
-// /metrics and /metrics/probes.
+// exporter has the metrics of the agent and its process. registry contains the metrics of the page
+// /metrics, and probes the metrics of the page /metrics/probes.
 type exporter struct {
 	*metrics.Metrics
 	registry, probes *prometheus.Registry

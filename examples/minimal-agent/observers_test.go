@@ -16,7 +16,8 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// metric returns the value of a series on a page, empty if there is none.
+// metric returns the value of a series on a page, empty if the page has no such
+// series.
 func (r *running) metric(t *testing.T, path, series string) string {
 	t.Helper()
 	code, body := r.get(t, path)
@@ -89,7 +90,7 @@ func TestMetrics_CountEveryManager(t *testing.T) {
 	}
 	require.Equal(t, "4", a.metric(t, "/metrics", `kubelet_desired_pods{static="true"}`))
 
-	// The pod is removed, and defined again before it has ended.
+	// The pod is removed, and defined again before its containers have ended.
 	slow := a.metric(t, "/metrics", `kubelet_restarted_pods_total{static="true"}`)
 	require.Empty(t, slow)
 	await(t, "slow runs", func() bool { return a.phase(t, "slow") == corev1.PodRunning })

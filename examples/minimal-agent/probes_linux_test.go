@@ -96,7 +96,8 @@ func TestProbes_UpdateStatusesAndRestartContainers(t *testing.T) {
 	require.Contains(t, strings.Join(stdout, "\n"),
 		"default/a-node1 Unhealthy spec.containers{cmd}: Readiness probe failed: out err")
 
-	// Readiness probes continue until the end: plain takes some time to become ready.
+	// Readiness probes continue until the containers have ended. The container plain
+	// takes some time to become ready.
 	require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
 	await(t, "a is gone", func() bool { return a.removed("a") == 1 })
 	require.NoError(t, a.stop())
@@ -129,10 +130,10 @@ func TestRestart_ChangesNoStatus(t *testing.T) {
 	})
 	want, err := json.Marshal(before.Status)
 	require.NoError(t, err)
-	ready := func() bool { // and if not, then it is as it was
+	ready := func() bool { // otherwise the readiness is unchanged
 		now, shown := second.pods(t)["a-node1"]
 		if !shown || condition(&now, corev1.PodReady) == corev1.ConditionTrue {
-			return shown // or the manifest has yet to be read
+			return shown // or the agent has not read the manifest yet
 		}
 		got, err := json.Marshal(now.Status)
 		require.NoError(t, err)

@@ -33,7 +33,7 @@ type program struct {
 	agent     *agent.Agent
 	server    *kubeletapi.Server
 	started   time.Time
-	adopted   atomic.Int64 // number of pods that ran before this agent started
+	adopted   atomic.Int64 // number of pods that were running before this agent started
 }
 
 // newProgram creates all parts of the program. It starts none of them.
@@ -143,7 +143,7 @@ func (p *program) shutdown(ctx context.Context, stop func()) error {
 	defer p.metrics.ShutdownEnded()
 	limit := p.gracePeriod(how) + stopMargin
 	late := time.AfterFunc(limit, stop)
-	// If the context were done, StopPods would cancel the shutdown, and pods would start again.
+	// If StopPods used ctx, a done ctx would cancel the shutdown, and pods would start again.
 	err := p.agent.StopPods(context.WithoutCancel(ctx), how)
 	switch {
 	case !late.Stop() && err != nil:
@@ -155,8 +155,8 @@ func (p *program) shutdown(ctx context.Context, stop func()) error {
 	}
 }
 
-// gracePeriod returns the time that the pods have to end: the total of how, or else the longest
-// grace period of a pod.
+// gracePeriod returns how long the pods may take to end: the total of how if it is set, otherwise
+// the longest grace period of a pod.
 func (p *program) gracePeriod(how podworker.ShutdownConfig) time.Duration {
 	if how.Total() > 0 {
 		return how.Total()

@@ -49,8 +49,8 @@ func TestRemoval_RefusedByTheRuntime(t *testing.T) {
 	require.Equal(t, 1, told("could not remove the data of an ended pod"))
 }
 
-// TestRemoval_PodThatNeverStartedLeavesNoFiles: it never existed in the runtime, so its files
-// must be removed when its manifest is deleted. The manifest is created twice.
+// TestRemoval_PodThatNeverStartedLeavesNoFiles: the pod never existed in the runtime. When
+// its manifest is deleted, the agent must remove its files. The manifest is created twice.
 func TestRemoval_PodThatNeverStartedLeavesNoFiles(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)

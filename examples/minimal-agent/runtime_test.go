@@ -22,8 +22,8 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// serveRuntime returns a runtime, which keeps running when an agent exits and can simulate
-// faults, and its endpoint.
+// serveRuntime returns a runtime and its endpoint. The runtime keeps running when an agent
+// exits, and can simulate faults.
 func serveRuntime(t *testing.T) (*fakecri.Node, string) {
 	t.Helper()
 	n, err := fakecri.New(machine.DemoNode())
@@ -193,7 +193,7 @@ func TestPod_EditedWithoutAnAgentWaitsForItsPredecessor(t *testing.T) {
 	node, endpoint := serveRuntime(t)
 	dir := t.TempDir()
 	args := []string{"--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", t.TempDir()}
-	manifest(t, dir, "a.yaml", podYAML("a", "demo/slow:1")) // it takes a second to end
+	manifest(t, dir, "a.yaml", podYAML("a", "demo/slow:1")) // the container takes seconds to exit
 	first := start(t, args...)
 	await(t, "a runs", func() bool { return first.phase(t, "a") == "Running" })
 	before := first.pods(t)["a-node1"].UID
@@ -323,8 +323,8 @@ func condition(p *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStat
 	return ""
 }
 
-// A resize back to the previous size must be carried out: the status from before the first
-// resize already has that size.
+// A resize back to the previous size must be carried out, although the status from before
+// the first resize already has that size.
 func TestResize_BackToThePreviousSize(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
@@ -396,8 +396,8 @@ spec:
 	require.NotContains(t, strings.Join(append(stdout, stderr), "\n"), "Failed", "no hook and no probe failed")
 }
 
-// TestContainer_CannotStart: its start is retried in later syncs, not at once, and it is
-// replaced when the runtime has lost it.
+// TestContainer_CannotStart: the agent retries the start of a container in later syncs,
+// not at once. It replaces the container when the runtime has lost it.
 func TestContainer_CannotStart(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
@@ -420,7 +420,7 @@ func TestContainer_CannotStart(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, created, 1)
 	node.ClearFaults("StartContainer")
-	_ = node.StartContainer(t.Context(), created[0].GetId()) // the agent may have been quicker
+	_ = node.StartContainer(t.Context(), created[0].GetId()) // the agent may have started the container already
 	require.NoError(t, node.SetUnknown(created[0].GetId()))
 	await(t, "a runs", func() bool { return a.phase(t, "a") == corev1.PodRunning })
 	require.NoError(t, a.stop())

@@ -81,8 +81,8 @@ func (p *program) problems() (all []kubeletapi.Problem) {
 	return all
 }
 
-// sourcesError returns why the folder or the URL could not be read since the agent started. It
-// returns nil once both were read.
+// sourcesError returns why the agent has not been able to read the folder or the URL since it
+// started. It returns nil when the agent has read both.
 func (p *program) sourcesError() error {
 	if p.health("sources").Err == nil {
 		return nil
@@ -135,14 +135,14 @@ func (p *program) observers() agent.Observers {
 	}
 }
 
-// podMoved prints that the agent has adopted or removed a pod.
+// podMoved prints a line when the agent has adopted or removed a pod.
 func (p *program) podMoved(m agent.Move) {
 	switch {
 	case m.Adopted && m.To == agent.Admitted:
 		p.adopted.Add(1)
 		p.console.line(m.Pod.Namespace, m.Pod.Name, "adopted: the pod ran before this agent started")
-	case m.Pod.Name == "": // only files of an earlier agent's pod were removed
-	case m.From == agent.Ended: // the pod is removed, or starts again
+	case m.Pod.Name == "": // the agent only removed files of an earlier agent's pod
+	case m.From == agent.Ended: // the pod is removed, or will start again
 		p.console.removed(m.Pod.Namespace, m.Pod.Name)
 	}
 }
@@ -157,8 +157,8 @@ func (p *program) defined() (n int) {
 	return n
 }
 
-// showNode prints the number of defined pods once all sources were read, and each change of the
-// runtime's readiness, until ctx is done.
+// showNode prints the number of defined pods when the agent has read all sources. It prints each
+// change of the runtime's readiness, until ctx is done.
 func (p *program) showNode(ctx context.Context) error {
 	counted, down := false, false
 	for range p.agent.Changes(ctx) {

@@ -239,7 +239,7 @@ func TestLogs_FollowEndsWithTheAgentAndWithThePod(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, a.stop())
 	require.Less(t, time.Since(began), 5*time.Second)
-	_ = second() // cut off in the middle
+	_ = second() // the connection breaks in the middle of the response
 }
 
 func TestStatus_ShowsATerminatingPodUntilItIsRemoved(t *testing.T) {
@@ -274,7 +274,7 @@ func TestExplain_NamesAnInvalidManifest(t *testing.T) {
 	a := start(t, "--manifests", dir)
 	var e api.Explanation
 	await(t, "the problem is known", func() bool { code, _ := a.get(t, "/explain/default/bad"); return code == http.StatusOK })
-	for _, other := range []string{"ba", "a", "yaml", "tmp", "colour", "unknown"} { // which are in its text
+	for _, other := range []string{"ba", "a", "yaml", "tmp", "colour", "unknown"} { // these words are in the text of the page
 		code, body := a.get(t, "/explain/default/"+other)
 		require.Equal(t, http.StatusNotFound, code, "%s: %s", other, body)
 	}

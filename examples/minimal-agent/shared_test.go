@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestServer_EndpointsShareAnswersOfTheRuntime counts the runtime's calls while endpoints are
-// requested as fast as they answer.
+// TestServer_EndpointsShareAnswersOfTheRuntime counts the calls to the runtime while clients
+// send requests to the endpoints without a pause.
 func TestServer_EndpointsShareAnswersOfTheRuntime(t *testing.T) {
 	t.Parallel()
 	_, endpoint := serveRuntime(t)

@@ -1,6 +1,6 @@
-// Parts-by-hand is a node agent made of single managers, without package agent: it runs the pods of
-// a folder of manifests, restarts failed containers, removes exited ones, and prints changes of
-// statuses. The runtime is simulated in memory. docs/writing-an-agent.md explains the code.
+// Parts-by-hand is a node agent made of single managers, without package agent. It runs the pods of
+// a folder of manifests, restarts failed containers, removes exited containers, and prints changes
+// of statuses. The runtime is simulated in memory. docs/writing-an-agent.md explains the code.
 //
 //	go run ./examples/parts-by-hand DIR
 package main
@@ -96,9 +96,9 @@ func (a *agent) run(ctx context.Context) error {
 	return errors.Join(errs[:]...)
 }
 
-// setPods sets the desired pods. It ends the workers of pods that are not desired any more, and
-// starts workers for new pods. If an earlier pod with the same UID is still ending, its worker
-// records the request.
+// setPods sets the desired pods. It terminates pods that are not desired any more, and starts
+// workers for new pods. If an earlier pod with the same UID is still terminating, its worker
+// records the request to create the pod.
 func (a *agent) setPods(_ context.Context, pods []*corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -115,7 +115,7 @@ func (a *agent) setPods(_ context.Context, pods []*corev1.Pod) {
 }
 
 // housekeeping deletes the workers of pods that have ended, and starts workers for desired pods
-// that have none.
+// without a worker.
 func (a *agent) housekeeping() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -69,17 +69,17 @@ func TestAgent(t *testing.T) {
 	until("web-node1 Running server: restarts=0", "job-node1 Succeeded work: restarts=0",
 		"crash-node1 Running main: restarts=1", "crash-node1 Running main: restarts=1 CrashLoopBackOff")
 	require.NoError(t, os.Remove(filepath.Join(dir, "pods.yaml")))
-	until("web-node1 Running server: restarts=0 Completed") // a static pod has no other phase
+	until("web-node1 Running server: restarts=0 Completed") // a static pod stays in phase Running
 	stop()
 	go func() {
-		for lines.Scan() { // what it says last
+		for lines.Scan() { // the last lines of the output
 		}
 	}()
 	require.NoError(t, <-done)
 }
 
-// inBubble runs f with an agent on a node whose programs exit after a second or never, and
-// with a pod that runs one of them.
+// inBubble runs f with an agent and a pod. The programs of the node exit after a second or
+// never, and the pod runs one of these programs.
 func inBubble(t *testing.T, f func(t *testing.T, a *agent, node *fakecri.Node, pod *corev1.Pod)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

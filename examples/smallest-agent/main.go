@@ -1,5 +1,5 @@
-// Smallest-agent is a minimal node agent: it runs the pods of a folder of manifests on a runtime
-// in memory and prints each change of their status.
+// Smallest-agent is a minimal node agent. It runs the pods of a folder of manifests on a runtime
+// in memory, and prints each change of a pod's status.
 //
 //	go run ./examples/smallest-agent DIR
 package main

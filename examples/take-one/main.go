@@ -1,5 +1,5 @@
-// Take-one uses a single manager: it probes a server on port 8080 as a readiness probe does, with
-// its period, threshold and handler, and prints each change of the result.
+// Take-one uses a single manager, the prober. It runs a readiness probe with a period, a
+// threshold and an HTTP handler on a server at port 8080, and prints each change of the result.
 package main
 
 import (

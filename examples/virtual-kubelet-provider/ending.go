@@ -13,7 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// SyncTerminatingPod stops the running containers of a pod within its grace period.
+// SyncTerminatingPod stops the running containers of a pod within the pod's grace period.
 func (s syncer) SyncTerminatingPod(ctx context.Context, req podworker.SyncRequest) error {
 	s.probes.StopLivenessAndStartup(req.Pod.UID)
 	var running []lifecycle.ContainerState
@@ -45,8 +45,8 @@ func (s syncer) SyncTerminatedPod(ctx context.Context, req podworker.SyncRequest
 // SyncTerminatingRuntimePod does nothing: this provider has no pods that only the machine knows.
 func (s syncer) SyncTerminatingRuntimePod(context.Context, podworker.SyncRequest) error { return nil }
 
-// updateStatus computes and stores the pod's status. The status manager notifies virtual-kubelet if
-// it has changed.
+// updateStatus computes and stores the pod's status. If the status has changed, the status manager
+// notifies virtual-kubelet.
 func (s syncer) updateStatus(pod *corev1.Pod, waiting map[string]corev1.ContainerStateWaiting, ended bool) corev1.PodStatus {
 	observed, _ := s.view.Get(pod.UID)
 	previous, _ := s.statuses.GetPodStatus(pod.UID)

@@ -20,8 +20,8 @@ import (
 // syncer implements the syncs of a pod worker.
 type syncer struct{ *Provider }
 
-// SyncPod starts and restarts the containers of a pod, and updates its status. terminal reports
-// whether all containers have ended and none will be restarted.
+// SyncPod starts and restarts the containers of a pod, and updates the pod's status. terminal
+// reports whether all containers have ended and none will be restarted.
 func (s syncer) SyncPod(ctx context.Context, req podworker.SyncRequest) (terminal bool, err error) {
 	s.probes.AddPod(req.Pod)
 	waiting := map[string]corev1.ContainerStateWaiting{}
@@ -34,8 +34,9 @@ func (s syncer) SyncPod(ctx context.Context, req podworker.SyncRequest) (termina
 	return podspec.IsTerminal(s.updateStatus(req.Pod, waiting, false).Phase), errors.Join(errs...)
 }
 
-// syncContainer starts a container, kills it if a probe has failed, or restarts it if the restart
-// policy requires it. During a back-off it sets the container's entry in waiting.
+// syncContainer starts a new container, stops a running container if a probe has failed, and
+// restarts an exited container if the restart policy requires a restart. During a back-off it
+// sets the container's entry in waiting.
 func (s syncer) syncContainer(ctx context.Context, req podworker.SyncRequest, c *corev1.Container, waiting map[string]corev1.ContainerStateWaiting) error {
 	last, key := req.Status.Container(c.Name), string(req.Pod.UID)+"/"+c.Name
 	switch {

@@ -18,7 +18,8 @@ import (
 type Machine interface {
 	// Start starts a container and returns when it is running.
 	Start(ctx context.Context, pod *corev1.Pod, c *corev1.Container, restarts int) error
-	// Stop requests a container to stop, kills it after grace, and returns when it has ended.
+	// Stop requests a container to stop, kills the container after grace, and returns when the
+	// container has ended.
 	Stop(ctx context.Context, id string, grace time.Duration) error
 	// Remove deletes a container that has ended.
 	Remove(ctx context.Context, id string) error
@@ -38,9 +39,9 @@ type Container struct {
 	ExitCode              int32
 }
 
-// view returns the state of a machine in the form that Kubeparts needs, that of CRI. It queries the
-// machine for each call, so that its answers are always current. If queries are slow, as over a
-// network, use a podcache.Cache instead.
+// view returns the state of a machine as CRI messages, because Kubeparts needs CRI messages. It
+// queries the machine in each call, so its results are always current. If queries are slow, for
+// example over a network, use a podcache.Cache instead.
 type view struct{ machine Machine }
 
 // Get returns the current state of a pod.

@@ -20,7 +20,7 @@ import (
 )
 
 // Provider implements node.PodLifecycleHandler and node.PodNotifier of virtual-kubelet. Create it
-// with [New], and call Run while the PodController runs.
+// with [New]. Run must be in progress while the PodController runs.
 type Provider struct {
 	machine  Machine
 	view     view
@@ -73,7 +73,7 @@ func (p *Provider) wake(uid types.UID) {
 	}
 }
 
-// CreatePod starts a pod. It does not wait for it.
+// CreatePod starts a pod. It does not wait until the pod is running.
 func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	if len(pod.Spec.InitContainers) > 0 {
 		return errdefs.InvalidInput("init containers are not supported")
@@ -83,15 +83,16 @@ func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// UpdatePod replaces a pod by a new version.
+// UpdatePod replaces a pod with a new version of the pod.
 func (p *Provider) UpdatePod(_ context.Context, pod *corev1.Pod) error {
 	p.pods.UpdatePod(pod)
 	p.workers.UpdatePod(podworker.Update{Type: podworker.Change, Pod: pod})
 	return nil
 }
 
-// DeletePod starts the termination of a pod and does not wait for it. Its progress is reported to
-// the function of NotifyPods. A second call can only shorten the grace period.
+// DeletePod starts the termination of a pod and does not wait for its end. The function that was
+// passed to NotifyPods is called with the pod's progress. A second call can only shorten the
+// grace period.
 func (p *Provider) DeletePod(_ context.Context, pod *corev1.Pod) error {
 	if _, ok := p.pods.GetPodByUID(pod.UID); !ok {
 		return errdefs.NotFoundf("pod %s/%s not found", pod.Namespace, pod.Name)
@@ -102,7 +103,7 @@ func (p *Provider) DeletePod(_ context.Context, pod *corev1.Pod) error {
 	}
 	p.pods.UpdatePod(pod)
 	p.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: pod})
-	p.forget(pod.UID) // a pod that completed by itself is not synced again
+	p.forget(pod.UID) // the workers do not sync a pod again that completed by itself
 	return nil
 }
 
@@ -161,7 +162,8 @@ func (p *Provider) shown(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// NotifyPods registers notify, which is called with a pod each time its status has changed.
+// NotifyPods registers notify. The provider calls notify with a pod each time the pod's status
+// has changed.
 func (p *Provider) NotifyPods(_ context.Context, notify func(*corev1.Pod)) {
 	p.statuses.Subscribe(status.Observer{StatusChanged: func(c status.Change) {
 		pod := c.Pod.DeepCopy()

@@ -30,8 +30,8 @@ var (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is a running provider, and the statuses that it reported to virtual-kubelet, with
-// their times: "2s Running ready=1/1 restarts=0".
+// bench is a running provider with the statuses that it has reported to virtual-kubelet,
+// each with its time: "2s Running ready=1/1 restarts=0".
 type bench struct {
 	*provider.Provider
 	t     *testing.T
@@ -163,10 +163,10 @@ func TestProvider_RestartsACrashWithBackoff(t *testing.T) {
 			"0s Running ready=1/1 restarts=0",
 			"1s Running ready=1/1 restarts=1",
 			"2s Running ready=0/1 restarts=1 CrashLoopBackOff",
-			"12s Running ready=1/1 restarts=2", // 10 s after its end
+			"12s Running ready=1/1 restarts=2", // 10 s after the exit of the container
 			"13s Running ready=0/1 restarts=2 CrashLoopBackOff",
 		}, b.heard())
-		b.at(34 * time.Second) // 20 s after the next
+		b.at(34 * time.Second) // 20 s after the next exit
 		require.Equal(t, "Running ready=0/1 restarts=3 CrashLoopBackOff", b.status("web"))
 		pod, err := b.GetPod(t.Context(), "default", "web")
 		require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 
 // Toy is a Machine whose containers are Go functions.
 type Toy struct {
-	// Programs are the programs of the images, by image.
+	// Programs contains the program of each image, by image name.
 	Programs map[string]Program
 	// Changed is called with the pod's UID when a container has ended. Optional.
 	Changed func(types.UID)
@@ -28,7 +28,8 @@ type Toy struct {
 
 // Program is the program of an image.
 type Program struct {
-	// Main runs the container and returns its exit code. It should return when ctx is done.
+	// Main is the main process of the container and returns the exit code. It should return
+	// when ctx is done.
 	Main func(ctx context.Context) int32
 	// Exec runs a command and returns its exit code. Default: all commands succeed.
 	Exec func(command []string, output io.Writer) int32
@@ -81,7 +82,8 @@ func (m *Toy) ended(p *process, code int32) {
 	}
 }
 
-// Stop cancels Main's context. If Main does not return within grace, the container counts as killed.
+// Stop cancels the context of Main. If Main does not return within grace, the container
+// counts as killed.
 func (m *Toy) Stop(ctx context.Context, id string, grace time.Duration) error {
 	m.mu.Lock()
 	p, ok := m.all[id]

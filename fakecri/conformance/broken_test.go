@@ -21,11 +21,11 @@ import (
 // twist executes a call in a runtime with a defect.
 type twist func(method string, request, reply any, call func() error) error
 
-// twisted is a connection to such a runtime.
+// twisted is a connection to a runtime with a defect.
 type twisted struct {
 	grpc.ClientConnInterface
 	twist twist
-	event func(*runtimeapi.ContainerEventResponse) bool // whether it comes
+	event func(*runtimeapi.ContainerEventResponse) bool // reports whether the runtime sends the event
 }
 
 func (c twisted) Invoke(ctx context.Context, method string, request, reply any, opts ...grpc.CallOption) error {
@@ -41,7 +41,7 @@ func (c twisted) NewStream(ctx context.Context, desc *grpc.StreamDesc, method st
 
 type twistedStream struct {
 	grpc.ClientStream
-	event func(*runtimeapi.ContainerEventResponse) bool // nil: there are no events
+	event func(*runtimeapi.ContainerEventResponse) bool // nil means that the runtime has no event stream
 }
 
 func (s twistedStream) RecvMsg(m any) error {
@@ -56,7 +56,7 @@ func (s twistedStream) RecvMsg(m any) error {
 	}
 }
 
-// answer changes the answers of a method that succeed.
+// answer changes the responses of successful calls of a method.
 func answer[R any](method string, change func(R)) twist {
 	return func(m string, _, reply any, call func() error) error {
 		err := call()
@@ -94,7 +94,7 @@ func fail(method string, code codes.Code) twist {
 	return outcome(method, func(error) error { return grpcstatus.Error(code, "twisted") })
 }
 
-// failing replaces the code of those calls that fail.
+// failing replaces the code of failed calls of a method.
 func failing(method string, code codes.Code) twist {
 	return outcome(method, func(err error) error {
 		if err != nil {
@@ -114,7 +114,7 @@ func ignore(method string) twist {
 	}
 }
 
-// oneAtATime makes calls of a method wait for each other.
+// oneAtATime serialises the calls of a method.
 func oneAtATime(method string) twist {
 	var mu sync.Mutex
 	return func(m string, _, _ any, call func() error) error {
@@ -151,7 +151,7 @@ type (
 	podSandboxes = runtimeapi.ListPodSandboxResponse
 )
 
-// listener is a reporter that hears of the first failure.
+// listener is a reporter that records the first failure.
 type listener struct {
 	*testing.T
 	failure, skipped string
@@ -326,7 +326,7 @@ func counting() twist {
 	})
 }
 
-// onlyOnceAtATime refuses a call while another one is under way.
+// onlyOnceAtATime refuses a call while another call is in progress.
 func onlyOnceAtATime(method string) twist {
 	var mu sync.Mutex
 	calls := 0
@@ -363,7 +363,7 @@ func eventTwist(breaks string) func(*runtimeapi.ContainerEventResponse) bool {
 	return func(*runtimeapi.ContainerEventResponse) bool { return false }
 }
 
-// quickOptions are those for a fake node, which is not slow.
+// quickOptions returns options with short timeouts for a fake node.
 func quickOptions() Options {
 	o := fakeOptions()
 	o.ChangeTimeout, o.CallTimeout = 500*time.Millisecond, 4*time.Second

@@ -8,9 +8,9 @@ import (
 )
 
 // Test checks a runtime. Each check is a subtest with its own pods, which it removes.
-// Checks run in parallel, except those that read events. Other objects on the runtime are
-// not changed. dial is called once; its connection must stay open until the end of the test
-// that it gets.
+// Checks run in parallel, except checks that read events. Other objects on the runtime are
+// not changed. Test calls dial once. The connection must stay open until the end of the
+// test that dial gets as its argument.
 func Test(t *testing.T, dial func(testing.TB) grpc.ClientConnInterface, o Options) {
 	t.Helper()
 	if err := o.Validate(); err != nil {
@@ -41,7 +41,7 @@ func Checks() []string {
 	return names
 }
 
-// check is one check. The probe ends it when an expectation is not met.
+// check is one check. The probe ends the check when an expectation is not met.
 type check struct {
 	name string
 	run  func(*probe)

@@ -153,8 +153,8 @@ func checkContainerUnknown(p *probe) {
 	p.must(err != nil, "containergc: treats the log of a removed container as rotated", "no error")
 }
 
-// checkBroken accepts that the container is not created, as on CRI-O, where the OCI runtime
-// checks the command in this step.
+// checkBroken accepts that CreateContainer fails, as on CRI-O, where the OCI runtime checks
+// the command in this step.
 func checkBroken(p *probe) {
 	pod := p.runPod()
 	id, err := p.tryCreate(pod, p.containerConfig("app", p.Broken, 0))

@@ -17,7 +17,7 @@ func TestLabelsAreTheKubelets(t *testing.T) {
 		[]string{labelPodName, labelPodNamespace, labelPodUID, labelContainerName})
 }
 
-// sameForTheSameName answers a second call of a method with the answer to the first.
+// sameForTheSameName returns the response of the first call of a method for a second call.
 func sameForTheSameName[R any](method string, id func(R) *string) twist {
 	first := ""
 	return func(m string, _, reply any, call func() error) error {
@@ -47,7 +47,7 @@ func brokenAtCreation(image string) twist {
 	}
 }
 
-// timeoutIsAnExitCode is how CRI-O answers.
+// timeoutIsAnExitCode returns exit code -1 for a timeout, like CRI-O.
 func timeoutIsAnExitCode(m string, _, reply any, call func() error) error {
 	err := call()
 	if r, ok := reply.(*runtimeapi.ExecSyncResponse); ok && m == "ExecSync" && grpcstatus.Code(err) == codes.DeadlineExceeded {
@@ -66,7 +66,8 @@ func waitsForTheGrace(m string, request, _ any, call func() error) error {
 	return call()
 }
 
-// notFoundOnceRemoved answers NotFound to each stop and removal of a pod after the first removal.
+// notFoundOnceRemoved returns NotFound for each stop and removal of a pod after the first
+// removal.
 func notFoundOnceRemoved() twist {
 	removed := false
 	return func(m string, _, _ any, call func() error) error {
@@ -79,8 +80,8 @@ func notFoundOnceRemoved() twist {
 	}
 }
 
-// stopsOnlyAfterTheEnd fails each stop and removal of a pod until a container's status shows
-// its end: the end of a container that exits by itself meets every earlier stop.
+// stopsOnlyAfterTheEnd makes each stop and removal of a pod fail until a status shows that the
+// container has exited. This simulates a container that always exits during the stop.
 func stopsOnlyAfterTheEnd() twist {
 	ended := false
 	return func(m string, _, response any, call func() error) error {

@@ -10,8 +10,8 @@ import (
 )
 
 // eventChecks returns the checks of events. They run alone, because all streams of
-// containerd 1.7 share one channel of events, so each event would reach only one of two
-// checks.
+// containerd 1.7 share one channel of events. If two checks ran at the same time, each
+// event would reach only one of them.
 func eventChecks() []check {
 	return []check{
 		{name: "events/order", run: checkEventOrder, alone: true},
@@ -81,14 +81,15 @@ func (w *watch) String() string {
 	return fmt.Sprintf("%d events, %v", len(w.seen), w.err)
 }
 
-// of returns the events of one container or sandbox so far.
+// of returns the events of one container or sandbox that have arrived so far.
 func (w *watch) of(id string) []*runtimeapi.ContainerEventResponse {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(w.seen), func(e *runtimeapi.ContainerEventResponse) bool { return e.GetContainerId() != id })
 }
 
-// await waits for an event of a kind, and returns all events of that id up to it.
+// await waits for an event of a kind about the object with the given id. It returns all
+// events about that object up to that event.
 func (w *watch) await(id string, kind runtimeapi.ContainerEventType) []*runtimeapi.ContainerEventResponse {
 	w.p.Helper()
 	var seen []*runtimeapi.ContainerEventResponse

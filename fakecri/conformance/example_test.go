@@ -11,11 +11,11 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri/conformance"
 )
 
-// This is all that a vendor writes: a test of the runtime behind a socket, with
+// A vendor only needs to write this test of the runtime behind a socket, with
 // an image that has a shell.
 func ExampleTest() {
 	_ = func(t *testing.T) {
-		t.Helper() // a test of yours is TestRuntime(t *testing.T), and needs no such line
+		t.Helper() // your own test is TestRuntime(t *testing.T), and does not need this line
 		o := conformance.Shell("docker.io/library/busybox:1", "docker.io/library/hello-world:latest", "example.test/missing:1")
 		o.Skip = map[string]string{"container/resources": "this runtime cannot resize"}
 		conformance.Test(t, func(tb testing.TB) grpc.ClientConnInterface {

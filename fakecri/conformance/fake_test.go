@@ -14,7 +14,8 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// fakeOptions are those of a fake node, where an image is a program.
+// fakeOptions returns options for a fake node, on which the image defines the
+// program.
 func fakeOptions() Options {
 	o := Shell("", "demo/pulled:1", "demo/missing:1")
 	o.Sleeper.Image, o.Stubborn.Image = "demo/sleeper:1", "demo/stubborn:1"
@@ -22,7 +23,7 @@ func fakeOptions() Options {
 	return o
 }
 
-// newFake is a fake with a program for each workload.
+// newFake returns a fake node with a program for each workload.
 func newFake() (*fakecri.Node, error) {
 	log := []string{"ready"}
 	programs := map[string]fakecri.Program{

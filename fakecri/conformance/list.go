@@ -90,7 +90,8 @@ func checkContainerFilters(p *probe) {
 	}
 }
 
-// checkListAgrees compares lists and statuses. pleg uses whichever it read last.
+// checkListAgrees compares lists and statuses, because pleg uses the result that it read
+// last.
 func checkListAgrees(p *probe) {
 	pod := p.runPod()
 	p.ended(p.launch(pod, "done", p.Failer))
@@ -115,7 +116,7 @@ func checkListAgrees(p *probe) {
 }
 
 // sameTime accepts timestamps of list and status that differ by less than a second: CRI-O
-// sets them at two different times, and no manager compares one with the other.
+// sets them at two different times, and no manager compares the two.
 func sameTime(a, b int64) bool {
 	return time.Duration(a-b).Abs() < time.Second
 }

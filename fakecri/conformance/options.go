@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Options configures [Test]: the workloads that it runs and how long it waits. It is
-// copied. [Shell] returns options for an image that has a shell.
+// Options configures [Test]: the workloads that Test runs and how long it waits. Test copies the
+// options. [Shell] returns options for an image that has a shell.
 type Options struct {
-	// Sleeper runs until it gets SIGTERM and then exits at once with ExitCode. Required.
-	// The commands of Exec and resource updates are tested with it.
+	// Sleeper runs until it gets SIGTERM and then exits at once with ExitCode. Required. Checks
+	// of exec and of resource updates use it too.
 	Sleeper Workload
 	// Stubborn runs for minutes and ignores SIGTERM. Required.
 	Stubborn Workload
@@ -42,14 +42,15 @@ type Options struct {
 
 	// CallTimeout is the timeout of each call to the runtime. Default 30s.
 	CallTimeout time.Duration
-	// ChangeTimeout is how long the test waits for a change that the runtime makes by itself, and
-	// by how much a stop may exceed its grace period. Default 5s.
+	// ChangeTimeout is how long the test waits for a change that happens without a call. It is
+	// also the time by which a stop may exceed its grace period. Default 5s.
 	ChangeTimeout time.Duration
 	// Grace is the grace period of stops in the test, in whole seconds. Default 1s.
 	Grace time.Duration
 
-	// Skip has the checks that are not run, by name, with the reason that is reported.
-	// [Checks] returns the names; an unknown name or an empty reason fails the test.
+	// Skip contains the names of the checks that the test must not run, each with the reason that
+	// the test reports. [Checks] returns the names; an unknown name or an empty reason fails the
+	// test.
 	Skip map[string]string
 }
 
@@ -59,22 +60,22 @@ type Workload struct {
 	Image string
 	// Command and Args replace the image's entry point and arguments if they are not empty.
 	Command, Args []string
-	// Ready is the line that it writes to its standard output when it is ready for a
+	// Ready is the line that the program writes to its standard output when it is ready for a
 	// signal, or before it exits by itself. Required except for Broken.
 	Ready string
-	// ExitCode is the exit code if it is not killed.
+	// ExitCode is the exit code if the program is not killed.
 	ExitCode int32
 }
 
-// Exec has the commands that are run in Sleeper.
+// Exec has the commands that the test runs in Sleeper.
 type Exec struct {
-	// Print writes Output to its standard output and exits with code 0.
+	// Print is a command that writes Output to its standard output and exits with code 0.
 	Print  []string
 	Output string
-	// Fail exits with ExitCode, which is not 0.
+	// Fail is a command that exits with ExitCode, which is not 0.
 	Fail     []string
 	ExitCode int32
-	// Sleep takes longer than a minute.
+	// Sleep is a command that takes longer than a minute.
 	Sleep []string
 	// Missing is a command that is not in the image.
 	Missing []string

@@ -24,8 +24,8 @@ const (
 	annotation = "kubeparts.conformance/note"
 )
 
-// The kubelet's labels. They are repeated here so that the suite needs no Kubernetes module
-// except cri-api.
+// The kubelet's labels. The suite has its own constants, so that it needs no Kubernetes
+// module except cri-api.
 const (
 	labelPodName       = "io.kubernetes.pod.name"
 	labelPodNamespace  = "io.kubernetes.pod.namespace"
@@ -138,8 +138,8 @@ func (p *probe) callFor(d time.Duration) context.Context {
 // pollPeriod is the time between two polls of the runtime.
 const pollPeriod = 10 * time.Millisecond
 
-// until polls until poll returns true, for at most ChangeTimeout. poll also returns the
-// observation.
+// until calls poll until poll returns true, for at most ChangeTimeout. poll also returns
+// the observation.
 func (p *probe) until(breaks string, poll func() (ok bool, saw string)) {
 	p.Helper()
 	tick := p.clock.NewTicker(pollPeriod)

@@ -117,9 +117,9 @@ func sameMetadata(a, b *runtimeapi.PodSandboxMetadata) bool {
 		a.GetUid() == b.GetUid() && a.GetAttempt() == b.GetAttempt()
 }
 
-// checkSandboxName accepts an error or the id of the first pod for a second pod with its
-// name: CRI-O treats the second call as a repetition. checkContainerName does the same for
-// containers.
+// checkSandboxName creates a second pod with the name of the first pod. It accepts an
+// error or the id of the first pod, because CRI-O treats the second call as a repetition.
+// checkContainerName does the same for containers.
 func checkSandboxName(p *probe) {
 	pod := p.runPod()
 	again := func(breaks string) {

@@ -63,8 +63,8 @@ func checkStopAtOnce(p *probe) {
 	p.killed(id)
 }
 
-// headStart is how long a test waits for a call to reach the runtime before it sends the
-// next one.
+// headStart is how long a check waits for a call to reach the runtime before it sends the
+// next call.
 const headStart = 200 * time.Millisecond
 
 // checkStopShorter checks a second stop with a shorter grace period, as in the eviction of

@@ -9,12 +9,12 @@
 //
 // # What you supply
 //
-// A listener, whose address is part of the URLs, and an http.Server on it. Set
-// [Server.Streamer] as fakecri.Config.Streamer.
+// You supply a listener, whose address is part of the URLs, and an http.Server on that
+// listener. Set [Server.Streamer] as fakecri.Config.Streamer.
 //
 // # What it guarantees
 //
-//  1. A URL can be used once and within a minute, as with a real runtime.
+//  1. A client can use a URL once, and only within a minute, as with a real runtime.
 //  2. The exit code of an exec is returned as in the Kubernetes protocols.
 //
 // # Goroutines and locking
@@ -24,9 +24,8 @@
 //
 // # Differences from the kubelet
 //
-// None: the kubelet has no such server, because the runtime serves these streams. Unlike
-// with a real runtime, programs do not read their standard input, and terminals have no
-// size.
+// The kubelet has no such server, because the runtime serves these streams. In contrast to
+// a real runtime, programs do not read their standard input, and terminals have no size.
 //
 // # Testing your code with it
 //

@@ -21,12 +21,12 @@ type Server struct {
 	server  streaming.Server // nil until Streamer was called
 }
 
-// New returns a server whose URLs have address, as HOST:PORT, at which the caller serves
-// it.
+// New returns a server. address is the HOST:PORT in its URLs, at which the caller must
+// serve it.
 func New(address string) *Server { return &Server{address: address} }
 
 // Streamer connects the server with a node. Set it as fakecri.Config.Streamer. It returns
-// an error for a second node.
+// an error if the server is already connected with a node.
 func (s *Server) Streamer(n *fakecri.Node) (fakecri.Streamer, error) {
 	if s.server != nil {
 		return nil, errors.New("streaming: the server serves another node already")

@@ -55,7 +55,7 @@ func newBed(t *testing.T, program fakecri.Program) *bed {
 	return b
 }
 
-// dial opens a URL that the node has answered with, as kubectl does.
+// dial opens a URL that the node has returned, like kubectl.
 func (b *bed) dial(url string) *websocket.Conn {
 	b.t.Helper()
 	dialer := websocket.Dialer{Subprotocols: []string{"v4.channel.k8s.io"}}

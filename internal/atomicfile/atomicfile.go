@@ -1,5 +1,5 @@
-// Package atomicfile replaces files atomically: a reader, or the next process after a
-// crash, finds the complete old or the complete new content.
+// Package atomicfile replaces files atomically: a reader, or a process after a crash,
+// finds either the complete old content or the complete new content.
 package atomicfile
 
 import (
@@ -11,23 +11,23 @@ import (
 )
 
 // Suffix is appended to the name of the temporary file with the new content. A crash may
-// leave this file, which the next Write replaces.
+// leave this file behind; the next Write replaces it.
 const Suffix = ".new"
 
-// Durability is the kind of failure that a file survives.
+// Durability is the kind of failure that a written file survives.
 type Durability int
 
 const (
-	// Process keeps the file complete if the process ends. After a power failure the file
-	// may be old or empty.
+	// Process keeps the file complete if the process ends during Write. After a power
+	// failure the file may have the old content or be empty.
 	Process Durability = iota
-	// Durable also writes the new file to disk before Write returns, so that it survives a
-	// power failure.
+	// Durable also writes the new file to disk before Write returns, so that the file
+	// survives a power failure.
 	Durable
 )
 
 // Write replaces the file at path with a file that only its owner can read and write. The
-// folder must exist. Concurrent calls for one path are not allowed.
+// folder must exist. Callers must not call Write concurrently for the same path.
 func Write(path string, text []byte, survives Durability) (err error) {
 	folder, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -37,7 +37,7 @@ func Write(path string, text []byte, survives Durability) (err error) {
 	return WriteIn(folder, filepath.Base(path), text, survives)
 }
 
-// WriteIn is like [Write], for the file with this name in folder.
+// WriteIn is like [Write] for the file with the given name in folder.
 func WriteIn(folder *os.Root, name string, text []byte, survives Durability) error {
 	next := name + Suffix
 	err := writeFile(folder, next, text, survives)
@@ -68,7 +68,8 @@ func writeFile(folder *os.Root, name string, text []byte, survives Durability) e
 	return errors.Join(err, f.Close())
 }
 
-// SyncFolder writes the entries of a folder to disk, on systems that support it.
+// SyncFolder writes the entries of a folder to disk. It does nothing on systems that do
+// not support this.
 func SyncFolder(folder *os.Root) (err error) {
 	if runtime.GOOS == "windows" {
 		return nil

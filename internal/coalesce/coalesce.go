@@ -1,5 +1,6 @@
-// Package coalesce holds the queue behind the channels of changes in this module. A slow
-// reader delays no writer, and misses only values that newer ones replaced.
+// Package coalesce implements the queue from which the managers send their changes to
+// channels. A slow reader does not delay a writer. The reader only misses values that were
+// merged with a newer value of the same key.
 package coalesce
 
 import (
@@ -7,9 +8,9 @@ import (
 	"sync"
 )
 
-// Queue keeps one value per key for a reader, in the order in which the keys were first
-// added. So its length is at most the number of keys. Create it with [New]; its methods are
-// safe for concurrent use.
+// Queue stores at most one value per key for a reader, so its length is at most the number
+// of keys. It is ordered by the time at which each key entered the queue. Create it with
+// [New]. All methods may be called concurrently.
 type Queue[K comparable, V any] struct {
 	merge func(before, now V) V
 	wake  chan struct{} // capacity 1: the queue is no longer empty
@@ -19,8 +20,8 @@ type Queue[K comparable, V any] struct {
 	pending map[K]V
 }
 
-// New returns an empty queue. merge combines the pending value of a key with a new value of
-// the same key.
+// New returns an empty queue. If the queue already has a value for an added key, merge
+// combines both values.
 func New[K comparable, V any](merge func(before, now V) V) *Queue[K, V] {
 	return &Queue[K, V]{merge: merge, wake: make(chan struct{}, 1), pending: map[K]V{}}
 }
@@ -37,11 +38,11 @@ func (q *Queue[K, V]) Add(key K, value V) {
 	q.order = append(q.order, key)
 	select {
 	case q.wake <- struct{}{}:
-	default: // a wake-up is pending already
+	default: // a wake-up is already pending
 	}
 }
 
-// Pump sends the values to out until ctx is done.
+// Pump removes the values from the queue and sends them to out until ctx is done.
 func (q *Queue[K, V]) Pump(ctx context.Context, out chan<- V) {
 	for {
 		value, ok := q.next()
@@ -61,7 +62,7 @@ func (q *Queue[K, V]) Pump(ctx context.Context, out chan<- V) {
 	}
 }
 
-// next removes and returns the first value. It reports false if the queue is empty.
+// next removes and returns the first value. ok is false if the queue is empty.
 func (q *Queue[K, V]) next() (value V, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// reading calls f with a queue that is being read.
+// reading calls f with a queue, and a function that reads from the
+// queue.
 func reading(t *testing.T, f func(q *coalesce.Queue[string, int], read func() (int, bool))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,7 +43,7 @@ func reading(t *testing.T, f func(q *coalesce.Queue[string, int], read func() (i
 func TestValuesOfAKeyAreMergedAndKeysKeepTheirOrder(t *testing.T) {
 	reading(t, func(q *coalesce.Queue[string, int], read func() (int, bool)) {
 		q.Add("first", 1)
-		synctest.Wait() // it is in hand, so later ones of its key wait anew
+		synctest.Wait() // Pump has removed the value, so a later value of the same key is queued again
 		for i := range 100 {
 			q.Add("a", i)
 			q.Add("b", 1)

@@ -6,27 +6,28 @@ import (
 )
 
 // Signal notifies any number of readers of a change. The notification has no content. The
-// zero value is ready to use; its methods are safe for concurrent use and may be called
-// with locks held.
+// zero value is ready to use. All methods may be called concurrently, and while the
+// caller holds locks.
 type Signal struct {
 	mu      sync.Mutex
 	readers map[chan struct{}]struct{}
 }
 
-// Notify sends a message to each reader whose channel is empty. It never blocks.
+// Notify sends a message to each reader that has no unread message. It never blocks.
 func (s *Signal) Notify() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.readers {
 		select {
 		case c <- struct{}{}:
-		default: // the pending message covers this change too
+		default: // the unread message covers this change, too
 		}
 	}
 }
 
-// Subscribe returns a channel that holds a message if Notify was called since the last
-// message was received, and one at the beginning. It is closed soon after ctx is done.
+// Subscribe returns a channel with one message. After the reader has received a message,
+// the next call of Notify sends another message. The channel is closed soon after ctx is
+// done.
 func (s *Signal) Subscribe(ctx context.Context) <-chan struct{} {
 	c := make(chan struct{}, 1)
 	c <- struct{}{}

@@ -13,8 +13,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Other programs find our containers by these, and a kubelet that takes over a
-// node adopts them: they are the kubelet's to the byte.
+// Other programs find our containers by these keys, and a kubelet that
+// replaces the agent adopts the containers. So the keys must be exactly the
+// kubelet's.
 func TestKeysAreTheKubelets(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{

@@ -8,14 +8,14 @@ import (
 )
 
 // MaxBytes is the maximum total size of a container's environment, command and arguments.
-// Linux starts no program with more, with any limits (execve(2)).
+// Linux never starts a program with more, whatever its resource limits are (execve(2)).
 const MaxBytes = 6 << 20
 
-// ErrTooLong is the error for a text that would be longer than [MaxBytes] after the
-// expansion. Without this limit, a few variables that refer to each other could use all
-// memory.
+// ErrTooLong is returned for a text that would be longer than [MaxBytes] after the
+// expansion. Without this limit, the expansion of a few variables that refer to each
+// other could use all memory.
 type ErrTooLong struct {
-	// What names the text, such as the field of the pod.
+	// What names the text, for example by the field of the pod.
 	What string
 }
 
@@ -25,8 +25,8 @@ func (e ErrTooLong) Error() string {
 }
 
 // Expand replaces each $(NAME) in s by the result of value. $$ is an escaped dollar, so
-// $$(NAME) becomes $(NAME). If the result would be longer than limit bytes, it returns no
-// text and reports false.
+// $$(NAME) becomes $(NAME). If the result would be longer than limit bytes, Expand
+// returns no text, and ok is false.
 func Expand(s string, limit int, value func(name string) string) (text string, ok bool) {
 	var b strings.Builder
 	write := func(part string) {

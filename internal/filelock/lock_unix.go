@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// Lock creates the file if it does not exist, locks it, and returns a function that unlocks
-// it. It does not wait: if another process, or another caller in this process, holds the
-// lock, it returns an error. The kernel unlocks the file when the process ends for any
+// Lock creates the file if it does not exist, locks the file, and returns a function that
+// unlocks the file. If another process, or another caller in this process, holds the lock,
+// Lock returns an error at once. The kernel unlocks the file when the process ends for any
 // reason.
 func Lock(path string) (unlock func() error, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)

@@ -15,8 +15,8 @@ import (
 )
 
 // TestChecksCanFail runs the checks on the small modules in testdata/checks. Each script
-// has the name of a check, files, and the expected findings; every check must both find
-// something and find nothing in some script.
+// has the name of a check, files, and the expected findings. Every check must fail in at
+// least one script, and pass in at least one script.
 func TestChecksCanFail(t *testing.T) {
 	failed, passed := map[string]bool{}, map[string]bool{}
 	scripts, err := filepath.Glob("testdata/checks/*")
@@ -47,7 +47,8 @@ func TestChecksCanFail(t *testing.T) {
 	}
 }
 
-// veil divides the forbidden words in the scripts, which are committed files too.
+// veil divides the forbidden words in the scripts, because the scripts are committed
+// files, too.
 const veil = "¦"
 
 // veiled puts a veil into each forbidden word.
@@ -79,7 +80,7 @@ func parseModule(t *testing.T, input string) *module {
 	return m
 }
 
-// expand replaces the lines "@N text".
+// expand replaces each line "@N text" by N lines.
 func expand(t *testing.T, body string) string {
 	t.Helper()
 	return regexp.MustCompile(`(?m)^@(\d+) (.*)$`).ReplaceAllStringFunc(body, func(line string) string {

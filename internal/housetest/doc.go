@@ -3,18 +3,19 @@
 //
 // # What it checks
 //
-// Layering: which packages import which, the dependencies that the module must not have,
-// those that only tests may have, and those that users of some packages must not link. The
-// table of imports is in edges_test.go.
+// Layering: which packages each package may import, which dependencies the module must not
+// have, which dependencies only tests may have, and which dependencies the users of some
+// packages must not link. The table of imports is in edges_test.go.
 //
-// Weight: how many packages and modules users link with each package, in the checked-in
-// table testdata/weight.txt. Each change is a line in the diff that needs a reason.
+// Weight: how many packages and modules users link with each package. The table
+// testdata/weight.txt has the numbers. Each changed line of the table needs a reason in
+// the commit message.
 //
-// Size: lines of files and functions, methods of interfaces, parameters of constructors,
-// lines of tests per line of code.
+// Size: limits for the lines of files and functions, the methods of interfaces, the
+// parameters of constructors, and the ratio of test lines to code lines.
 //
 // Documentation: every package that users import has a doc.go with the same headings, a
-// comment on every exported symbol, and a runnable example with output.
+// comment on every exported symbol, and an example with output.
 //
 // State and time: no package variables, no init, no panics, no system clock.
 //
@@ -23,20 +24,19 @@
 // Pages: links lead to existing files and headings, and Go code in pages consists of lines
 // of a compiled file.
 //
-// Words: no committed file contains marks of unfinished work, or paths and hosts of one
-// particular machine.
+// Words: no committed file contains marks of unfinished work, or paths and host names that
+// only exist on one machine.
 //
-// Riddles: phrases that readers do not understand at first reading, listed in
-// testdata/riddles.txt. Their number in each package and page, in
-// testdata/riddle-counts.txt, may only decrease.
+// Riddles: testdata/riddles.txt lists phrases that readers do not understand at first
+// reading. testdata/riddle-counts.txt has the number of these phrases in each package and
+// page. The numbers may only decrease.
 //
 // # How it works
 //
 // Each check is a pure function from a parsed module to findings. A finding has a file, a
 // line and the action to take. The scripts in testdata/checks run the checks on small
-// sources, and must make every check fail at least once, because a check that cannot fail
+// sources. Every check must fail in at least one script, because a check that can't fail
 // is useless.
 //
-// `go test -v -run Report` prints the sizes, comment shares and test ratios to which the
-// limits apply.
+// `go test -v -run Report` prints sizes, shares of comments and test ratios.
 package housetest

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// checkDocumented finds exported symbols without a doc comment. A comment on a
-// group of constants or variables is one on each. Fields need one in the
-// structs that users fill in.
+// checkDocumented finds exported symbols without a doc comment. A comment on a group of
+// constants or variables counts for each of them. The fields of the structs that users fill
+// in also need a comment.
 func checkDocumented(m *module) (found []finding) {
 	for _, s := range m.sources {
 		if s.isTest() || s.file.Name.Name == "main" {
@@ -64,7 +64,7 @@ func undocumentedIn(decl ast.Decl) (names []*ast.Ident) {
 }
 
 // undocumentedFields returns the fields without a comment of a struct that users fill in. A
-// comment above several fields applies to those that it names.
+// comment above several fields counts for the fields that it names.
 func undocumentedFields(spec *ast.TypeSpec) (names []*ast.Ident) {
 	st, ok := spec.Type.(*ast.StructType)
 	if !ok || (spec.Name.Name != "Config" && spec.Name.Name != "Observer") {
@@ -158,7 +158,7 @@ func checkPackages(m *module) (found []finding) {
 func isTestFile(s source) bool { return strings.HasSuffix(s.path, "_test.go") }
 
 func isPackageDoc(s source) bool {
-	// A small internal package explains itself at the top of its only file.
+	// A small internal package has its package comment in its only file.
 	name := "doc.go"
 	if !isPublic(s.dir()) {
 		name = s.file.Name.Name + ".go"

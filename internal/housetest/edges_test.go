@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// edges returns the packages of this module, and which other packages of it each may
-// import. [mayImport] has the imports that are allowed for all. The table may contain
+// edges returns, for each package of this module, the other packages of this module that it
+// may import. [mayImport] has the imports that all packages may have. The table may contain
 // packages that do not exist yet.
 func edges() map[string][]string {
 	return map[string][]string{
@@ -96,7 +96,7 @@ func managers() []string {
 }
 
 // isFake reports whether the package in dir simulates a part of a node. Only programs,
-// tests, and packages with an edge to it may import it.
+// tests, and packages with an edge to the fake may import the fake.
 func isFake(dir string) bool { return dir == "fakecri" || dir == "agent/host/fakehost" }
 
 // testEdges returns the additional packages that only tests may import, to test them
@@ -134,8 +134,8 @@ func mayImport(dir, target string, test bool) bool {
 }
 
 // checkEdges finds imports between our packages that the table does not allow, and packages
-// that are not in the table. A nested module may import every package that its users could
-// import too, and the fakes in its programs and tests.
+// that are not in the table. A nested module may import every package that users can
+// import. Its programs and tests may also import the fakes.
 func checkEdges(m *module) (found []finding) {
 	table, reported := edges(), map[string]bool{}
 	for _, s := range m.sources {
@@ -160,9 +160,9 @@ func checkEdges(m *module) (found []finding) {
 	return found
 }
 
-// nestedImports finds imports of internal packages of the root module in a file of a nested
-// one, which the go command allows because the paths begin alike, and imports of fakes in
-// code that users link.
+// nestedImports finds imports that a file of a nested module must not have: internal
+// packages of the root module, which the go command allows because the paths have the same
+// prefix, and, in code that users link, fakes.
 func (m *module) nestedImports(s source) (found []finding) {
 	program := s.isTest() || s.isExample() || strings.Contains("/"+s.path, "/cmd/")
 	for _, spec := range s.file.Imports {
@@ -256,7 +256,7 @@ func unlinked() map[string][]denial {
 	}
 }
 
-// checkLinked finds packages that link such dependencies.
+// checkLinked finds packages that link dependencies of [unlinked].
 func checkLinked(m *module) (found []finding) {
 	for _, p := range m.listed {
 		dir, ok := ours(p.ImportPath)
@@ -278,7 +278,7 @@ func checkLinked(m *module) (found []finding) {
 func importPath(quoted string) string {
 	p, err := strconv.Unquote(quoted)
 	if err != nil {
-		return quoted // the parser refuses this
+		return quoted // the parser has already refused such a file
 	}
 	return p
 }

@@ -25,7 +25,7 @@ const modulePath = "github.com/kubeparts/kubeparts"
 // by the go command.
 type module struct {
 	fset    *token.FileSet
-	sources []source // Go files, those of nested modules too, for all systems and build tags
+	sources []source // Go files for all systems and build tags, including nested modules
 	texts   []text   // all text files
 	others  []string // binary files
 	listed  []listed // the packages linked on linux/amd64, of this and all other modules
@@ -39,13 +39,13 @@ type source struct {
 	nested bool // in a nested module with its own dependencies
 }
 
-// A text is one file that people read.
+// A text is a text file.
 type text struct {
 	path string
 	data []byte
 }
 
-// listed is what `go list -deps -json` says about a package.
+// listed has fields of a package in the output of `go list -deps -json`.
 type listed struct {
 	ImportPath string
 	Standard   bool
@@ -80,8 +80,8 @@ func isPublic(dir string) bool {
 	return !isInternal(dir) && !within(dir, "examples") && !within(dir, "test")
 }
 
-// isSuite reports whether a package is a test suite that users run: it may import testing,
-// and needs fewer tests of its own.
+// isSuite reports whether a package is a test suite that users run. A test suite may import
+// testing, and needs fewer tests.
 func isSuite(dir string) bool { return dir == "fakecri/conformance" }
 
 // within reports whether dir is top or below it.
@@ -136,7 +136,7 @@ func (m *module) walk(root string) error {
 	})
 }
 
-// add adds one file. Go files of test data are text only: the go command does not
+// add adds one file. Go files in testdata are only texts, because the go command does not
 // build them.
 func (m *module) add(name string, data []byte, nested []string) error {
 	if bytes.IndexByte(data, 0) >= 0 {

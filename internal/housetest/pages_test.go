@@ -44,7 +44,7 @@ func checkPages(m *module) (found []finding) {
 // namedTest matches the name of a test in a page: its folder and its function.
 var namedTest = regexp.MustCompile("`([a-z0-9/-]+)\\.((?:Test|Fuzz)\\w+)`")
 
-// hasTest reports whether the tests in a folder have a function of that name.
+// hasTest reports whether the tests in a folder have a function with this name.
 func (m *module) hasTest(folder, name string) bool {
 	return slices.ContainsFunc(m.sources, func(s source) bool {
 		return path.Dir(s.path) == folder && strings.HasSuffix(s.path, "_test.go") &&

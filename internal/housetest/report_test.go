@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReport prints the sizes to which the limits apply, with go test -v.
+// With go test -v, TestReport prints the sizes of all packages.
 func TestReport(t *testing.T) {
 	m, err := load("../..")
 	require.NoError(t, err)

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The list of riddles, and the table with the accepted number of them. To create a new
-// table, delete the old one and run this package's tests with -rewrite.
+// The list of riddles, and the table with the accepted numbers of matches. To create a
+// new table, delete the old table and run this package's tests with -rewrite.
 const (
 	riddleList  = "internal/housetest/testdata/riddles.txt"
 	riddleTable = "internal/housetest/testdata/riddle-counts.txt"
@@ -35,7 +35,8 @@ type riddle struct {
 	instead string
 }
 
-// file returns the content of a text file of the module, nil if it does not exist.
+// file returns the content of a text file of the module, or nil if the file does not
+// exist.
 func (m *module) file(name string) []byte {
 	i := slices.IndexFunc(m.texts, func(t text) bool { return t.path == name })
 	if i < 0 {
@@ -55,7 +56,7 @@ func (m *module) listLines(name string) map[int]string {
 	return lines
 }
 
-// riddles reads the list. A line that cannot be used is a finding.
+// riddles reads the list. An invalid line is a finding.
 func (m *module) riddles() (all []riddle, found []finding) {
 	lines := m.listLines(riddleList)
 	for _, n := range slices.Sorted(maps.Keys(lines)) {
@@ -70,7 +71,8 @@ func (m *module) riddles() (all []riddle, found []finding) {
 	return all, found
 }
 
-// commentMark matches what begins the lines of a comment, which may divide a phrase.
+// commentMark matches the marks at the start of comment lines, which may divide a
+// phrase.
 var commentMark = regexp.MustCompile(`(?m)^[\t ]*(//|\*)`)
 
 // matches returns a finding for each riddle in a text that begins at a line of a file.
@@ -129,13 +131,14 @@ func (m *module) accepted() map[string]int {
 	return counts
 }
 
-// checkRiddles compares the number of riddles with the table: more of them are new ones,
-// and fewer are a reason to lower the number, so that it does not grow again.
+// checkRiddles compares the number of riddles with the table. It reports both a higher
+// and a lower number. A lower number must be recorded in the table, so that the number
+// does not grow again.
 func checkRiddles(m *module) []finding {
 	all, found := m.riddles()
 	places, accepted := m.riddlesByPlace(all), m.accepted()
 	for place := range accepted {
-		places[place] = slices.Clip(places[place]) // also a place without any is compared
+		places[place] = slices.Clip(places[place]) // so that a place without riddles is compared, too
 	}
 	for place, hits := range places {
 		switch most := accepted[place]; {
@@ -149,8 +152,8 @@ func checkRiddles(m *module) []finding {
 	return found
 }
 
-// lowerRiddles returns the table with each number lowered to the present one. Without a
-// table every number is accepted.
+// lowerRiddles returns the table with each number lowered to the current number. If the
+// table does not exist, every number is accepted.
 func lowerRiddles(m *module) []byte {
 	all, _ := m.riddles()
 	isNew, accepted := m.file(riddleTable) == nil, m.accepted()

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The limits. Most files and functions are far below them; see the report.
+// The limits. Most files and functions are far below the limits; see TestReport.
 const (
 	maxFileLines     = 600
 	maxFunctionLines = 80

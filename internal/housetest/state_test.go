@@ -80,7 +80,7 @@ func forbiddenInCode(pkg, fn string) string {
 	return ""
 }
 
-// forbiddenInTests says the same for tests.
+// forbiddenInTests is like [forbiddenInCode], for tests.
 func forbiddenInTests(pkg, fn string, bubble bool) string {
 	switch {
 	case pkg == "time" && fn == "Sleep" && !bubble:
@@ -99,8 +99,8 @@ func isTestingValue(name string) bool {
 	return name == "t" || name == "b" || name == "f" || name == "tb"
 }
 
-// skipper is the only file that may skip tests: those of features that the runtime lacks.
-// The runtime in CI has all of them.
+// skipper is the only file that may skip tests. It skips the tests of features that the
+// runtime lacks. The runtime in CI has all these features.
 const skipper = "test/e2e/needs_test.go"
 
 // checkCalls finds calls that code for users must not make (read the system clock, create a
@@ -164,7 +164,7 @@ func (m *module) directives(s source) (found []finding) {
 	return found
 }
 
-// selector splits x.y. It returns empty strings for any other expression.
+// selector splits x.y. It returns empty strings if the expression has another form.
 func selector(e ast.Expr) (x, y string) {
 	sel, ok := e.(*ast.SelectorExpr)
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// The maximum that a package for users may link.
+// The maximum number of packages and modules that a package for users may link.
 const (
 	maxPackages = 180
 	maxModules  = 26 // two are for the parser of image references
@@ -34,8 +34,8 @@ func mostLinked(dir string) (packages, modules int) {
 	}
 }
 
-// A weight is what users link with one of our packages, outside the standard library and
-// this module.
+// A weight is the number of packages and modules that users link with one of our packages.
+// The standard library and this module do not count.
 type weight struct {
 	dir               string
 	packages, modules int

@@ -24,8 +24,8 @@ func words() []word {
 	}
 }
 
-// checkWords finds text that must not be committed. The scripts that test it have a veil in
-// such text.
+// checkWords finds text that must not be committed. In the scripts that test checkWords, a
+// veil divides such text.
 func checkWords(m *module) (found []finding) {
 	rules := words()
 	for _, file := range m.texts {

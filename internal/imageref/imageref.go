@@ -20,16 +20,17 @@ const (
 
 // Ref is an image reference split into its parts. The zero value refers to no image.
 type Ref struct {
-	// Repository is the full name, domain and path: docker.io/library/busybox for busybox.
+	// Repository is the full name with domain and path: docker.io/library/busybox for
+	// busybox.
 	Repository string
-	// Tag is the tag without the colon, empty if the reference has no tag.
+	// Tag is the tag without the colon. It is empty if the reference has no tag.
 	Tag string
-	// Digest is the digest with its algorithm, empty if the reference has no digest.
+	// Digest is the digest with its algorithm. It is empty if the reference has no digest.
 	Digest string
 }
 
 // String returns the full reference, which is the same for all short forms. If the
-// reference has a digest, its tag has no meaning and is omitted.
+// reference has a digest, String omits the tag, because the tag then has no meaning.
 func (r Ref) String() string {
 	if r.Digest != "" {
 		return r.Repository + "@" + r.Digest
@@ -37,7 +38,7 @@ func (r Ref) String() string {
 	return r.Repository + ":" + r.Tag
 }
 
-// WithDefaultTag returns r with the tag latest if it has neither tag nor digest.
+// WithDefaultTag returns r, with the tag latest if r has neither tag nor digest.
 func (r Ref) WithDefaultTag() Ref {
 	if r.Tag == "" && r.Digest == "" {
 		r.Tag = DefaultTag

@@ -1,4 +1,4 @@
-// Package podips selects the addresses of a pod that are reported: one per IP family.
+// Package podips selects the IP addresses for a pod's status: one address per IP family.
 package podips
 
 import (
@@ -7,9 +7,10 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// Families returns the first address of each IP family in its canonical form. The family of
-// the first valid address in prefer comes first, IPv4 by default. Text that is not an
-// address is ignored; an IPv4 address may have leading zeros, as in the kubelet.
+// Families returns the first address of each IP family in ips, in canonical form. The
+// result starts with the family of the first valid address in prefer, or with IPv4 if
+// prefer has no valid address. Text that is not an address is ignored. An IPv4 address may
+// have leading zeros, as in the kubelet.
 func Families(ips, prefer []string) []string {
 	six := len(prefer) > 0 && isSix(firstOf(prefer, func(net.IP) bool { return true }))
 	var all []string

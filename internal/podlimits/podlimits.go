@@ -1,5 +1,5 @@
-// Package podlimits computes the limits of a pod's cgroup, for the packages that create it,
-// resize it and create containers in it.
+// Package podlimits computes the limits of a pod's cgroup, for the packages that create or
+// resize the cgroup, or create containers in the cgroup.
 package podlimits
 
 import (
@@ -24,14 +24,14 @@ const (
 	maxMilliCPU    = 1 << 40 // larger values would overflow
 )
 
-// Limits are the limits of a pod's cgroup that a resize can change. Zero means no limit.
+// Limits are those limits of a pod's cgroup that a resize can change. Zero means no limit.
 type Limits struct {
 	CPUShares                                    int64
 	CPUQuotaMicros, CPUPeriodMicros, MemoryBytes int64
 }
 
-// Of returns the limits of the pod as a whole, including its overhead. period is the period
-// of CPU quotas; zero means no quota.
+// Of returns the limits of the pod as a whole, including the pod's overhead. period is the
+// period of CPU quotas. If period is zero, the limits have no CPU quota.
 func Of(pod *corev1.Pod, period time.Duration) Limits {
 	if podspec.QOSClass(pod) == corev1.PodQOSBestEffort {
 		return Limits{CPUShares: MinShares}

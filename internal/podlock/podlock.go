@@ -1,4 +1,4 @@
-// Package podlock holds a lock for each pod.
+// Package podlock implements a set of locks with one lock for each pod.
 package podlock
 
 import (
@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Locks holds a lock for each pod. A lock uses memory only while a caller holds it or waits
-// for it. The zero value is ready to use; a Locks must not be copied.
+// Locks has a lock for each pod. A lock uses memory only while a caller holds the lock or
+// waits for the lock. The zero value is ready to use. A Locks must not be copied.
 type Locks struct {
 	mu   sync.Mutex
 	pods map[types.UID]*lock
@@ -17,11 +17,12 @@ type Locks struct {
 
 type lock struct {
 	held  chan struct{} // capacity 1: full while the lock is held
-	users int           // number of callers that hold the lock or wait for it, guarded by Locks.mu
+	users int           // number of callers that hold the lock or wait for the lock, guarded by Locks.mu
 }
 
-// Lock acquires the pod's lock and returns a function that releases it. It waits while
-// another caller holds the lock. If ctx is done first, it returns ctx's error.
+// Lock acquires the pod's lock and returns a function that releases the lock. It waits
+// while another caller holds the lock. If ctx is done during the wait, Lock returns the
+// error of ctx.
 func (l *Locks) Lock(ctx context.Context, uid types.UID) (unlock func(), err error) {
 	p := l.enter(uid)
 	select {
@@ -56,7 +57,7 @@ func (l *Locks) leave(uid types.UID, p *lock) {
 	}
 }
 
-// Len returns how many pods have a lock in memory.
+// Len returns the number of pods whose lock is in memory.
 func (l *Locks) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

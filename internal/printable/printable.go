@@ -1,5 +1,5 @@
-// Package printable makes text from containers, runtimes and manifests safe to print, so
-// that it can neither start a new line nor control a terminal.
+// Package printable makes text from containers, runtimes and manifests safe to print: the
+// printed text can neither start a new line nor control a terminal.
 package printable
 
 import (
@@ -7,9 +7,10 @@ import (
 	"unicode"
 )
 
-// Line returns text as one line. A space replaces each control character (Cc), format
-// character (Cf, such as those that change the direction of text), line separator and
-// paragraph separator; U+FFFD replaces each invalid byte.
+// Line returns text as one line. It replaces each control character (Cc), each format
+// character (Cf, such as the characters that change the direction of text), each line
+// separator and each paragraph separator by a space. It replaces each invalid byte by
+// U+FFFD.
 func Line(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
@@ -20,8 +21,8 @@ func Line(text string) string {
 }
 
 // Lines applies [Line] to each line of text and removes trailing spaces. Only "\n" ends a
-// line. Each line after the first begins with indent, so that a reader can distinguish it
-// from the next item.
+// line. Lines puts indent in front of each line after the first line, so that a reader
+// can distinguish these lines from the next item.
 func Lines(text, indent string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

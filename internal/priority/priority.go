@@ -1,4 +1,4 @@
-// Package priority holds a priority queue whose items can be moved and removed.
+// Package priority implements a priority queue whose items can be moved and removed.
 package priority
 
 import (
@@ -7,19 +7,21 @@ import (
 	"slices"
 )
 
-// Queue is a priority queue. Items are pointers; each stores its position, so that it can
-// be moved and removed without a search. Both fields are required.
+// Queue is a priority queue of pointers to items. Each item stores its position in the
+// queue, so that the queue can move and remove the item without a search. Both fields are
+// required.
 type Queue[T any] struct {
 	// Before reports whether a leaves the queue before b.
 	Before func(a, b *T) bool
 	// Place returns a pointer to the field in which an item stores its position. Only the
-	// queue may change the field. Zero means that the item is in no queue.
+	// queue may change the field. The field is zero if the item is in no queue.
 	Place func(*T) *int
 
 	list []*T
 }
 
-// Put adds an item. If the item is in the queue already, Put moves it to its new position.
+// Put adds an item. If the item is already in the queue, Put moves the item to its new
+// position.
 func (q *Queue[T]) Put(item *T) {
 	if i, ok := q.find(item); ok {
 		heap.Fix((*items[T])(q), i)
@@ -28,7 +30,7 @@ func (q *Queue[T]) Put(item *T) {
 	heap.Push((*items[T])(q), item)
 }
 
-// Remove removes an item, if it is in the queue.
+// Remove removes an item. It does nothing if the item is not in the queue.
 func (q *Queue[T]) Remove(item *T) {
 	if i, ok := q.find(item); ok {
 		heap.Remove((*items[T])(q), i)
@@ -46,7 +48,7 @@ func (q *Queue[T]) First() *T {
 // All returns the items in no particular order.
 func (q *Queue[T]) All() iter.Seq[*T] { return slices.Values(q.list) }
 
-// Len returns how many items are in the queue.
+// Len returns the number of items in the queue.
 func (q *Queue[T]) Len() int { return len(q.list) }
 
 func (q *Queue[T]) find(item *T) (i int, ok bool) {

@@ -10,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// maxExponent and maxDigits exceed what a quantity can represent.
+// maxExponent and maxDigits are more than any valid quantity needs.
 const (
 	maxExponent = 99 // positive or negative
 	maxDigits   = 200
 )
 
-// Parse is like [resource.ParseQuantity], for untrusted text. With an exponent such as that
-// of 1e-1000000000, or millions of digits, [resource.ParseQuantity] would compute for
-// minutes.
+// Parse is like [resource.ParseQuantity], but also safe for untrusted text.
+// [resource.ParseQuantity] would compute for minutes if the text had an exponent as in
+// 1e-1000000000, or millions of digits.
 func Parse(text string) (resource.Quantity, error) {
 	if err := Check(text); err != nil {
 		return resource.Quantity{}, err
@@ -26,8 +26,8 @@ func Parse(text string) (resource.Quantity, error) {
 	return resource.ParseQuantity(text)
 }
 
-// Check returns an error if the text must not be passed to [resource.ParseQuantity]. It
-// does not check whether the text is a valid quantity.
+// Check returns an error if the caller must not pass the text to [resource.ParseQuantity].
+// It does not check whether the text is a valid quantity.
 func Check(text string) error {
 	text = strings.TrimSpace(text)
 	if digits := len(text) - len(strings.TrimLeft(text, "+-.0123456789")); digits > maxDigits {

@@ -9,17 +9,20 @@ import (
 	"syscall"
 )
 
-// oPath is O_PATH of open(2): it returns a reference to the file without opening it for
-// reading or writing. A link at the end of a path is not followed.
+// oPath is O_PATH of open(2). With this flag, open returns a reference to the file, and
+// does not open the file for reading or writing. The package os does not follow a link at
+// the end of the path.
 const oPath = 0x200000
 
-// maxLinks is the maximum number of links that are followed for one path, as in the kernel.
+// maxLinks is the maximum number of links that Place follows for one path, as in the
+// kernel.
 const maxLinks = 40
 
 // Place opens a reference (O_PATH) to the file at a path below root. This has no effect on
-// devices and pipes, and works for sockets. Links are followed, but not out of root. The
-// returned file cannot be read, but it can be examined, and mounted or opened by its
-// [PathOf]. The caller closes it.
+// devices and pipes, and works for sockets. Place follows links, but returns an error if a
+// link leads out of root. The caller can't read the returned file, but can call its Stat,
+// and can mount or open the path that [PathOf] returns. The caller closes the returned
+// file.
 func Place(root *os.Root, path string) (*os.File, error) {
 	for range maxLinks {
 		f, err := root.OpenFile(path, oPath, 0)
@@ -46,20 +49,21 @@ func Place(root *os.Root, path string) (*os.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
 }
 
-// NamedPlace opens a reference (O_PATH) to an entry of a folder. It does not follow a link.
-// The caller closes it.
+// NamedPlace opens a reference (O_PATH) to an entry of a folder. If the entry is a link,
+// the reference is to the link itself. The caller closes the returned file.
 func NamedPlace(folder *os.Root, name string) (*os.File, error) {
 	return folder.OpenFile(name, oPath, 0)
 }
 
-// PathOf returns a path of the open file, which is valid even if the file was renamed or
-// replaced.
+// PathOf returns a path of the open file. The path is valid until f is closed, even if the
+// file is renamed or replaced.
 func PathOf(f *os.File) string {
 	return "/proc/self/fd/" + strconv.FormatUint(uint64(f.Fd()), 10)
 }
 
-// openFile opens a regular file of a folder. It opens exactly the file whose type it
-// checked. It does not wait if another process has a lease on the file.
+// openFile opens a regular file of a folder. It opens exactly the file whose type it has
+// checked. If another process has a lease on the file, openFile returns an error and does
+// not wait.
 func openFile(folder *os.Root, name string) (_ *os.File, err error) {
 	place, err := NamedPlace(folder, name)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Place opens the file at a path below root. Links are followed, but not out of root. The
-// caller closes it.
+// Place opens the file at a path below root. It follows links, but returns an error if a
+// link leads out of root. The caller closes the returned file.
 func Place(root *os.Root, path string) (*os.File, error) {
 	return root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }

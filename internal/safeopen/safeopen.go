@@ -1,14 +1,14 @@
 // Package safeopen opens files and folders that containers can write to, such as their
 // logs.
 //
-// A container can replace such a file at any time: by a link to a file of the node, by a
-// pipe on which an open blocks for ever, or by a device on which an open has side effects.
-// So no function of this package follows a link below its root, except [Place], and none
-// opens a file before it knows the file's type. A check of a path before the open is not
-// enough, because the file can be replaced in between.
+// A container can replace its files at any time: by a link to a file of the node, by a pipe
+// that blocks an open forever, or by a device on which an open has side effects. So no
+// function of this package except [Place] follows a link below its root, and all functions
+// check the type of a file before they open the file. A check of the path before the open
+// is not enough, because the container can replace the file between the check and the open.
 //
-// On systems other than Linux the checks are weaker: links can be followed, and devices and
-// pipes are detected only after they were opened.
+// On systems other than Linux the checks are weaker: a function may follow a link, and may
+// detect a device or a pipe only after it has opened the device or the pipe.
 package safeopen
 
 import (
@@ -21,15 +21,15 @@ import (
 	"syscall"
 )
 
-// ErrNotRegular is returned by [File] for anything but a regular file.
+// ErrNotRegular is returned by [File] if the file is not a regular file.
 var ErrNotRegular = errors.New("not a regular file")
 
-// asFolder, appended to a path, makes the kernel reject anything but a folder without
-// opening it.
+// asFolder is appended to a path, so that the kernel returns an error and opens nothing if
+// the path is not a folder.
 const asFolder = string(filepath.Separator) + "."
 
-// Root opens a folder like os.OpenRoot, but never opens a pipe or a device. It follows
-// links in the path. The caller closes the root.
+// Root opens a folder as os.OpenRoot does, but never opens a pipe or a device. It follows
+// links in path. The caller closes the returned root.
 func Root(path string) (*os.Root, error) { return os.OpenRoot(path + asFolder) }
 
 // Folder opens a folder below root. It returns an error if any element of the path is a
@@ -52,11 +52,11 @@ func Folder(root *os.Root, path string) (*os.Root, error) {
 	return current, nil
 }
 
-// maxExchanges is how often a folder may be replaced while it is opened.
+// maxExchanges is how often a folder may be replaced before step gives up.
 const maxExchanges = 100
 
-// step opens a folder in another one. If the folder is replaced between the check and the
-// open, step tries again, and then detects whether it was replaced by a link.
+// step opens a folder in the folder parent. If the folder is replaced between the check and
+// the open, step checks and opens again, so that a link as the replacement is detected.
 func step(parent *os.Root, name string) (*os.Root, error) {
 	for range maxExchanges {
 		named, err := parent.Lstat(name)
@@ -89,8 +89,8 @@ func causeOf(err error) error {
 }
 
 // File opens a regular file below root for reading. It returns an error if any element of
-// the path is a link, and [ErrNotRegular] for anything but a regular file. It never blocks.
-// The caller closes the file.
+// the path is a link, and [ErrNotRegular] if the file is not a regular file. It never
+// blocks. The caller closes the returned file.
 func File(root *os.Root, path string) (_ *os.File, err error) {
 	folder, err := Folder(root, filepath.Dir(path))
 	if err != nil {
@@ -100,8 +100,8 @@ func File(root *os.Root, path string) (_ *os.File, err error) {
 	return openFile(folder, filepath.Base(path))
 }
 
-// Dir opens a folder below root for listing or syncing it, under the rules of [Folder].
-// The caller closes it.
+// Dir opens a folder below root, to list or sync the folder. It checks the path as [Folder]
+// does. The caller closes the returned file.
 func Dir(root *os.Root, path string) (_ *os.File, err error) {
 	folder, err := Folder(root, path)
 	if err != nil {
@@ -111,8 +111,8 @@ func Dir(root *os.Root, path string) (_ *os.File, err error) {
 	return folder.Open(".")
 }
 
-// ReadDir returns the entries of a folder below root, sorted by name, under the rules of
-// [Folder].
+// ReadDir returns the entries of a folder below root, sorted by name. It checks the path as
+// [Folder] does.
 func ReadDir(root *os.Root, path string) ([]fs.DirEntry, error) {
 	dir, err := Dir(root, path)
 	if err != nil {
@@ -123,8 +123,8 @@ func ReadDir(root *os.Root, path string) ([]fs.DirEntry, error) {
 	return entries, errors.Join(err, dir.Close())
 }
 
-// ReadNames returns the names in a folder below root, sorted, under the rules of [Folder].
-// Unlike [ReadDir] it does not read the types of the entries.
+// ReadNames returns the sorted names of the entries of a folder below root. It checks the
+// path as [Folder] does. Unlike [ReadDir], it does not read the types of the entries.
 func ReadNames(root *os.Root, path string) ([]string, error) {
 	dir, err := Dir(root, path)
 	if err != nil {

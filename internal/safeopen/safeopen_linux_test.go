@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bed is a root with a folder that has one of each kind of file.
+// bed returns a root with a folder that has a file of each type.
 func bed(t *testing.T) (root *os.Root, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -157,7 +157,8 @@ func TestFile_ReplacedDuringTheOpen(t *testing.T) {
 	wg.Wait()
 }
 
-// A folder that is removed and created again all the time is either opened or missing.
+// While a folder is removed and created again repeatedly, Folder either opens it or
+// reports that it does not exist.
 func TestFolder_CreatedAgainDuringTheOpen(t *testing.T) {
 	t.Parallel()
 	root, _ := bed(t)

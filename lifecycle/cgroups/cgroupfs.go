@@ -19,20 +19,21 @@ import (
 	"github.com/kubeparts/kubeparts/internal/podlimits"
 )
 
-// Pods manages the cgroups of pods. [Cgroupfs] implements it.
+// Pods manages the cgroups of pods. [Cgroupfs] implements Pods.
 type Pods interface {
-	// Ensure creates the pod's cgroup with its limits, and returns the
-	// cgroup_parent of its sandbox for the CRI. quotaPeriod is the period of
-	// CPU quotas, from 1ms to 1s; zero disables CPU limits.
+	// Ensure creates the pod's cgroup, sets its limits, and returns the
+	// cgroup_parent of the pod's sandbox for the CRI. quotaPeriod is the period
+	// of CPU quotas, from 1ms to 1s; zero disables CPU limits.
 	Ensure(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) (parent string, err error)
-	// Update sets the limits again during a resize.
+	// Update sets the limits of the pod's cgroup again during a resize.
 	Update(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) error
-	// Remove removes the pod's cgroup. It returns nil if the pod has none.
+	// Remove removes the pod's cgroup. It returns nil if the cgroup does not
+	// exist.
 	Remove(ctx context.Context, uid types.UID) error
 }
 
-// ErrBusy means that a cgroup that should be removed still had processes. They
-// were killed.
+// ErrBusy means that a cgroup could not be removed because it still had
+// processes. [Cgroupfs.Remove] kills these processes before it returns ErrBusy.
 var ErrBusy = errors.New("cgroup is in use")
 
 // errNoPod is the error for a nil pod.
@@ -43,31 +44,35 @@ type Version int
 
 // The versions.
 const (
-	// Detect detects which version is mounted.
+	// Detect detects the version that is mounted.
 	Detect Version = iota
-	// V1 has a hierarchy for each controller.
+	// V1 is cgroup v1, which has a hierarchy for each controller.
 	V1
-	// V2 has one hierarchy for all controllers.
+	// V2 is cgroup v2, which has one hierarchy for all controllers.
 	V2
 )
 
 // Config configures a [Cgroupfs].
 type Config struct {
-	// Root is where cgroups are mounted. Default /sys/fs/cgroup.
+	// Root is the mount point of cgroups. Default /sys/fs/cgroup.
 	Root string
-	// Version is the version that is mounted there. Default [Detect].
+	// Version is the version of cgroups that is mounted at Root. Default
+	// [Detect].
 	Version Version
-	// Parent is the cgroup that contains kubepods, as an absolute path. It is
-	// created if it is missing. Default: the root cgroup.
+	// Parent is the cgroup that contains kubepods, as an absolute path from the
+	// root cgroup. Cgroupfs creates the parent if it is missing. Default: the
+	// root cgroup.
 	Parent string
-	// Allocatable returns the total resources for all pods. It is called until
-	// the cgroup of all pods has these limits. A resource that is zero or
-	// missing is not limited. Optional; without it nothing is limited.
+	// Allocatable returns the total resources for all pods. Ensure and
+	// UpdateQoS call it until the limits of the cgroup of all pods were set
+	// once, and when they create this cgroup again. A resource that is zero or
+	// missing is not limited. Nil: no resource is limited.
 	Allocatable func() corev1.ResourceList
-	// PidsPerPod limits the processes and threads of a pod. Zero: no limit.
+	// PidsPerPod is the maximum number of processes and threads of a pod. Zero:
+	// no limit.
 	PidsPerPod int64
-	// HugePageSizes are the huge page sizes of the node, in bytes. Pods that
-	// request none of a size are limited to zero.
+	// HugePageSizes are the huge page sizes of the node, in bytes. A pod that
+	// requests no huge pages of a size can't use pages of that size.
 	HugePageSizes []int64
 }
 
@@ -110,8 +115,8 @@ func New(cfg Config) (*Cgroupfs, error) {
 	return &Cgroupfs{cfg: cfg, rmdir: os.Remove}, nil
 }
 
-// Ensure implements [Pods]. The limits of an existing cgroup are set again. A
-// UID that is not a valid directory name is an error.
+// Ensure implements [Pods]. It also sets the limits of an existing cgroup. It
+// returns an error if the pod's UID is not valid in the name of a directory.
 func (c *Cgroupfs) Ensure(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) (string, error) {
 	if pod == nil {
 		return "", errNoPod
@@ -141,9 +146,10 @@ func (c *Cgroupfs) ensure(ctx context.Context, pod *corev1.Pod, name Name, quota
 	return c.undo(err, made)
 }
 
-// undo removes new cgroups whose limits could not be set, because the next
-// attempt would treat them as limited. Cgroups that existed in another
-// hierarchy, or that were created below them meanwhile, are kept.
+// undo removes the new cgroups in made if err is not nil, because the next
+// attempt would treat existing cgroups as limited. It does not remove cgroups
+// that existed before in another hierarchy, or that were created meanwhile
+// below the new cgroups.
 func (c *Cgroupfs) undo(err error, made []string) error {
 	if err == nil {
 		return nil
@@ -155,8 +161,8 @@ func (c *Cgroupfs) undo(err error, made []string) error {
 	return errors.Join(errs...)
 }
 
-// Update implements [Pods]. If limits shrink, those of the containers must be
-// set before; if they grow, after.
+// Update implements [Pods]. If the pod's limits shrink, the caller must set the
+// limits of the containers before it calls Update; if they grow, after.
 func (c *Cgroupfs) Update(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) error {
 	if pod == nil {
 		return errNoPod
@@ -174,11 +180,12 @@ func (c *Cgroupfs) Update(ctx context.Context, pod *corev1.Pod, quotaPeriod time
 	return nil
 }
 
-// Remove implements [Pods]. It checks the cgroups of all classes, because the
-// pod's spec may no longer exist, and removes cgroups that runtimes left below
-// the pod's. It kills processes in them and returns [ErrBusy], because they
-// take a moment to exit; call it again then. It must not be called for a pod
-// that may run.
+// Remove implements [Pods]. It checks the cgroups of all QoS classes, because
+// the pod's spec may no longer exist. It also removes cgroups that runtimes
+// left below the pod's cgroup. If processes are left in a cgroup, Remove kills
+// them and returns [ErrBusy], because processes take a moment to exit; the
+// caller then calls Remove again. Remove must not be called for a pod that may
+// run.
 func (c *Cgroupfs) Remove(ctx context.Context, uid types.UID) error {
 	tree, err := c.tree()
 	if err == nil {
@@ -195,9 +202,10 @@ func (c *Cgroupfs) Remove(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// UpdateQoS sets the CPU shares of the QoS classes: Burstable gets the sum of
-// the requests of its pods, BestEffort the minimum. Call it with all running
-// pods whenever these change; the kubelet also does it every minute.
+// UpdateQoS sets the CPU shares of the QoS classes: Burstable gets the shares
+// for the sum of the CPU requests of its pods, BestEffort the minimum. Call
+// UpdateQoS with all running pods whenever the running pods or their requests
+// change. The kubelet also sets these shares every minute.
 func (c *Cgroupfs) UpdateQoS(ctx context.Context, pods []*corev1.Pod) error {
 	tree, err := c.tree()
 	if err == nil {
@@ -215,7 +223,7 @@ func (c *Cgroupfs) UpdateQoS(ctx context.Context, pods []*corev1.Pod) error {
 	return nil
 }
 
-// ensureQoS creates the parents of the pods' cgroups.
+// ensureQoS creates the cgroups above the pods' cgroups.
 func (c *Cgroupfs) ensureQoS(ctx context.Context, tree tree) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -236,9 +244,10 @@ func (c *Cgroupfs) ensureQoS(ctx context.Context, tree tree) error {
 	return nil
 }
 
-// ensureKubepods creates the cgroup of all pods and sets its limits: when it is
-// new, and once per process, because an earlier agent may have had other limits
-// or may have been interrupted. After that the administrator may change them.
+// ensureKubepods creates the cgroup of all pods, and sets the limits of a new
+// cgroup. It also sets the limits of an existing cgroup once per process,
+// because an earlier agent may have had other limits or may have been
+// interrupted. After that the administrator may change the limits.
 func (c *Cgroupfs) ensureKubepods(tree tree) error {
 	name := c.below(Name{kubepods})
 	made, err := tree.make(name)
@@ -288,8 +297,8 @@ func (c *Cgroupfs) remove(tree tree, name Name) error {
 	return errors.Join(errs...)
 }
 
-// removeTree removes a cgroup and those below it. The kernel removes their
-// files.
+// removeTree removes a cgroup and all cgroups below it. The kernel removes the
+// files of a cgroup together with the cgroup.
 func (c *Cgroupfs) removeTree(path string) error {
 	entries, err := os.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -313,7 +322,8 @@ func (c *Cgroupfs) removeTree(path string) error {
 	return err
 }
 
-// kill kills the processes of a cgroup. They take a moment to leave it.
+// kill kills the processes in a cgroup. A killed process leaves the cgroup a
+// moment later, when it exits.
 func kill(path string) error {
 	procs, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
 	if errors.Is(err, fs.ErrNotExist) || isRemoved(err) {
@@ -358,11 +368,11 @@ func check(uid types.UID) error {
 
 // tree accesses the files of one version of cgroups.
 type tree interface {
-	// roots returns the directories of the hierarchies.
+	// roots returns the root directories of the hierarchies.
 	roots() []string
-	// make creates a cgroup and its missing parents in every hierarchy. It
-	// returns the directories of new cgroups at the end of the path, also with
-	// an error.
+	// make creates a cgroup and its missing parents in every hierarchy with a
+	// controller. It returns the directories that it has created for the cgroup
+	// itself, not for its parents, even if it also returns an error.
 	make(name Name) (made []string, err error)
 	// limit sets all limits of a cgroup.
 	limit(name Name, l Limits) error
@@ -393,9 +403,9 @@ func (c *Cgroupfs) tree() (tree, error) {
 	return hierarchies, nil
 }
 
-// mkdirs creates a directory and its parents below root, from the top, and
-// calls ready for each before it creates the next. It returns the last one if
-// it is new.
+// mkdirs creates a directory and its parents below root, from the top. It calls
+// ready for each directory before it creates the next directory. It returns the
+// last directory if this directory is new.
 func mkdirs(root string, name Name, ready func(dir string) error) (made []string, err error) {
 	dir := root
 	for _, part := range name {

@@ -387,7 +387,7 @@ func TestRemoveKillsWhatIsLeft(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	container := filepath.Join(root, "kubepods/besteffort/podu1/container")
 	require.NoError(t, os.Mkdir(container, 0o755))
-	procs := fmt.Sprintf("%d\n0\n-1\nx\n%d\n", 1<<22+1, cmd.Process.Pid) // the first is above any
+	procs := fmt.Sprintf("%d\n0\n-1\nx\n%d\n", 1<<22+1, cmd.Process.Pid) // the first ID is above the maximum
 	require.NoError(t, os.WriteFile(filepath.Join(container, "cgroup.procs"), []byte(procs), 0o600))
 
 	c.SetRmdir(func(path string) error { return &fs.PathError{Op: "rmdir", Path: path, Err: syscall.EBUSY} })

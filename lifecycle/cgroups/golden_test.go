@@ -17,8 +17,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/cgroups"
 )
 
-// TestTree does what testdata/tree says on a model of mounted cgroups and shows
-// what is in it then. Commands:
+// TestTree runs the commands in testdata/tree on a model of mounted cgroups.
+// The commands are
 //
 //	node v1|v2                    a new node
 //	ensure|update UID             a pod, its containers one a line: "limits cpu 1,
@@ -27,8 +27,8 @@ import (
 //	remove UID
 //	qos                           with the pods that were ensured
 //
-// Each answers with all files below kubepods. After a deliberate change:
-// go test ./lifecycle/cgroups -run TestTree -rewrite
+// The output of each command is all files below kubepods. After a deliberate
+// change: go test ./lifecycle/cgroups -run TestTree -rewrite
 func TestTree(t *testing.T) {
 	datadriven.Walk(t, "testdata/tree", func(t *testing.T, file string) {
 		t.Helper()
@@ -117,8 +117,9 @@ func shownTree(t *testing.T, root string) string {
 	return b.String()
 }
 
-// Random pods, in any order, with cgroups that disappear in between: the
-// cgroups match the last requests, and nothing is left of removed pods.
+// The test creates, updates and removes random pods, and removes cgroups at
+// random. The cgroups must match the last requests, and nothing may be left of
+// removed pods.
 func TestCgroupfs_PodsInAnyOrder(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -142,7 +143,7 @@ func TestCgroupfs_PodsInAnyOrder(t *testing.T) {
 			case 3:
 				require.NoError(t, c.UpdateQoS(t.Context(), nil), "seed %d", seed)
 			case 4:
-				if pod := want[uid]; pod != nil { // somebody removed it
+				if pod := want[uid]; pod != nil { // removed by another program
 					require.NoError(t, os.RemoveAll(filepath.Join(root, memory(version), cgroups.PodName(pod).Cgroupfs())))
 					delete(want, uid)
 					require.NoError(t, c.Remove(t.Context(), pod.UID), "seed %d", seed)

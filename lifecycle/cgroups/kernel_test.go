@@ -17,7 +17,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/cgroups"
 )
 
-// On this machine, with its version of cgroups.
+// The test runs with the version of cgroups of the machine.
 func TestE2EPodCgroups(t *testing.T) { podCgroups(t) }
 
 func TestCgroup2PodCgroups(t *testing.T) {
@@ -25,8 +25,8 @@ func TestCgroup2PodCgroups(t *testing.T) {
 	podCgroups(t)
 }
 
-// podCgroups creates cgroups of pods below its own cgroup in the machine's real
-// tree, and removes everything again.
+// podCgroups creates cgroups of pods below a test cgroup in the machine's real
+// tree, and removes all of them again.
 func podCgroups(t *testing.T) {
 	t.Helper()
 	require.Zero(t, os.Geteuid(), "these tests make cgroups: run them as root")
@@ -94,7 +94,8 @@ func requireFiles(t *testing.T, root, parent string, want map[string]string) {
 	}
 }
 
-// requireBusy keeps a process in the pod's cgroup: Remove kills it.
+// requireBusy starts a process in the pod's cgroup and requires that Remove
+// kills the process.
 func requireBusy(t *testing.T, c *cgroups.Cgroupfs, procs string) {
 	t.Helper()
 	cmd := exec.Command("sleep", "60")

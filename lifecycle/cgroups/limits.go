@@ -13,26 +13,28 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Limits holds the limits of a cgroup. Zero means no limit, except for shares,
-// where it means the minimum.
+// Limits holds the limits of a cgroup. Zero means no limit, except for
+// CPUShares, where it means the minimum, and for an entry of HugePages, where
+// it means no huge pages.
 type Limits struct {
-	// CPUShares is the share of CPU time under contention: 1024 per core.
+	// CPUShares determines the part of the CPU time that the cgroup gets if
+	// cgroups compete: 1024 for each requested core.
 	CPUShares int64
-	// CPUQuotaMicros is the CPU time in each period.
+	// CPUQuotaMicros is the maximum CPU time in each period of CPUPeriodMicros.
 	CPUQuotaMicros, CPUPeriodMicros int64
-	// MemoryBytes is the memory limit.
+	// MemoryBytes is the maximum memory.
 	MemoryBytes int64
-	// Pids is the limit of processes and threads.
+	// Pids is the maximum number of processes and threads.
 	Pids int64
-	// HugePages are limits in bytes by page size, in the format of cgroup file
-	// names: 2MB.
+	// HugePages has limits in bytes by page size, which has the format of
+	// cgroup file names, such as 2MB.
 	HugePages map[string]int64
 }
 
 // PodLimits returns the limits of the pod as a whole, with its overhead. CPU
 // and memory limits are the pod-level limits, or the sum of its containers'
-// limits if each of them has one. period is the period of CPU quotas; zero
-// means no quota. PodLimits is pure.
+// limits if every container has a limit. period is the period of CPU quotas;
+// zero means no quota. PodLimits is pure.
 func PodLimits(pod *corev1.Pod, period time.Duration) Limits {
 	l := podlimits.Of(pod, period)
 	return Limits{
@@ -41,8 +43,9 @@ func PodLimits(pod *corev1.Pod, period time.Duration) Limits {
 	}
 }
 
-// Weight converts CPU shares to the weight of cgroup v2. Like runtimes it maps
-// the minimum, one core and the maximum (2, 1024, 262144) to 1, 100 and 10000.
+// Weight converts CPU shares to the CPU weight of cgroup v2. Like runtimes, it
+// maps 2 shares (the minimum) to 1, 1024 shares (one core) to 100, and 262144
+// shares (the maximum) to 10000.
 func Weight(shares int64) int64 {
 	switch {
 	case shares <= podlimits.MinShares:
@@ -68,7 +71,8 @@ func hugePages(limits corev1.ResourceList) map[string]int64 {
 	return out
 }
 
-// PageSize formats a huge page size as in the names of cgroup files: 2MB, 1GB.
+// PageSize formats the size of a huge page as in the names of cgroup files:
+// 2MB, 1GB.
 func PageSize(bytes int64) string {
 	units := []string{"B", "KB", "MB", "GB", "TB"}
 	i := 0
@@ -78,9 +82,10 @@ func PageSize(bytes int64) string {
 	return strconv.FormatInt(bytes, 10) + units[i]
 }
 
-// burstableShares returns the shares of all Burstable pods together.
+// burstableShares returns the CPU shares for the sum of the CPU requests of all
+// Burstable pods.
 func burstableShares(pods []*corev1.Pod) int64 {
-	const enough = podlimits.MaxShares * 1000 // more could overflow, and would not give more shares
+	const enough = podlimits.MaxShares * 1000 // a larger sum could overflow, and would not increase the shares
 	milli := int64(0)
 	for _, pod := range pods {
 		if pod == nil || podspec.QOSClass(pod) != corev1.PodQOSBurstable {

@@ -9,8 +9,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Name is the path of a cgroup from the root, one element per level, without
-// slashes. It is independent of the driver.
+// Name is the path of a cgroup from the root cgroup: one element per level,
+// without slashes. It does not depend on the cgroup driver.
 type Name []string
 
 const (
@@ -18,8 +18,8 @@ const (
 	podPrefix = "pod"
 )
 
-// QoSName returns the cgroup of a QoS class. Guaranteed has no cgroup of its
-// own; its pods are in the cgroup of all pods.
+// QoSName returns the name of the cgroup of a QoS class. Guaranteed pods have
+// no common cgroup: their cgroups are directly in the cgroup of all pods.
 func QoSName(class corev1.PodQOSClass) Name {
 	switch class {
 	case corev1.PodQOSBurstable, corev1.PodQOSBestEffort:
@@ -29,8 +29,8 @@ func QoSName(class corev1.PodQOSClass) Name {
 	return Name{kubepods}
 }
 
-// PodName returns the pod's cgroup. The UID of a static pod may be any text:
-// see [Cgroupfs.Ensure].
+// PodName returns the name of the pod's cgroup. It does not check the pod's
+// UID, which may be any text for a static pod; [Cgroupfs.Ensure] checks it.
 func PodName(pod *corev1.Pod) Name {
 	return podName(podspec.QOSClass(pod), pod.UID)
 }
@@ -43,9 +43,9 @@ func podName(class corev1.PodQOSClass, uid types.UID) Name {
 // /kubepods/podUID.
 func (n Name) Cgroupfs() string { return "/" + strings.Join(n, "/") }
 
-// Systemd returns the name in the form of systemd: a path of slices. The name
-// of each slice contains the names above it, separated by dashes; a dash in a
-// name becomes an underscore (systemd.slice(5)).
+// Systemd returns the name in the form of the systemd driver: a path of slices.
+// The name of each slice begins with the names of all levels above, separated
+// by dashes. A dash in a name becomes an underscore (systemd.slice(5)).
 func (n Name) Systemd() string {
 	var b, slice strings.Builder
 	for i, part := range n {
@@ -62,12 +62,12 @@ func (n Name) Systemd() string {
 }
 
 // UIDOf returns the UID of the pod whose cgroup has base as the last element of
-// its path, in either form; false if it is not a pod's cgroup. In systemd's
-// form dashes and underscores cannot be distinguished; they become dashes, as
-// in UIDs.
+// its path, in the form of either driver. It returns false if base is not the
+// name of a pod's cgroup. In the form of the systemd driver, UIDOf can't
+// distinguish dashes from underscores and returns dashes for both, as in UIDs.
 func UIDOf(base string) (types.UID, bool) {
 	if slice, ok := strings.CutSuffix(base, ".slice"); ok {
-		i := strings.LastIndex(slice, "-"+podPrefix) // a parent may have such a prefix too
+		i := strings.LastIndex(slice, "-"+podPrefix) // the names of parents may contain -pod too
 		if i < 0 {
 			return "", false
 		}

@@ -12,8 +12,8 @@ import (
 )
 
 // A hierarchy that was mounted later, or was missing for an earlier agent, has
-// no cgroups yet. A failure to limit new ones must not remove the ones that
-// have pods.
+// no cgroups yet. If the limits of new cgroups can't be set, the cgroups that
+// have pods must not be removed.
 func TestEnsure_UndoRemovesOnlyNewCgroups(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V1)
@@ -37,8 +37,8 @@ func TestEnsure_UndoRemovesOnlyNewCgroups(t *testing.T) {
 	require.DirExists(t, filepath.Join(root, "pids/kubepods/burstable/podu1"))
 }
 
-// A restarted agent may have other limits, or its predecessor may have ended
-// between the creation of the cgroup and setting its limits.
+// A restarted agent may have other limits, or the earlier agent may have ended
+// after it created the cgroup and before it set the limits.
 func TestEnsure_LimitsOfAllPodsAfterARestart(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V2)

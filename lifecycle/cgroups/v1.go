@@ -13,8 +13,8 @@ import (
 	"github.com/kubeparts/kubeparts/internal/podlimits"
 )
 
-// v1 holds the hierarchies of cgroup v1, by controller. Controllers of the same
-// hierarchy have the same directory.
+// v1 holds the root directories of the cgroup v1 hierarchies, by controller.
+// Controllers of the same hierarchy have the same directory.
 type v1 map[string]string
 
 // findV1 returns the hierarchies below root.
@@ -51,7 +51,7 @@ func (h v1) roots() []string {
 func (h v1) make(name Name) (made []string, err error) {
 	for _, root := range h.roots() {
 		if root == h["systemd"] || root == h["unified"] {
-			continue // without a controller; runtimes create the pods' cgroups there
+			continue // has no controller; the runtime creates the pods' cgroups there
 		}
 		ready := func(string) error { return nil }
 		if root == h["cpuset"] {
@@ -66,8 +66,9 @@ func (h v1) make(name Name) (made []string, err error) {
 	return made, nil
 }
 
-// inheritCPUs copies the processors and memory nodes of the parent to a cgroup.
-// If they are empty, no process can enter it (cpusets(7)).
+// inheritCPUs copies the lists of CPUs and memory nodes from the parent cgroup
+// to dir if they are empty there. No process can enter a cgroup in which these
+// lists are empty (cpusets(7)).
 func inheritCPUs(dir string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		own, err := os.ReadFile(filepath.Join(dir, file))
@@ -96,8 +97,8 @@ func (h v1) limit(name Name, l Limits) error {
 	quota := "-1"
 	if l.CPUQuotaMicros > 0 {
 		quota = strconv.FormatInt(l.CPUQuotaMicros, 10)
-		// In this order the limit is never higher than wanted, nor lower than
-		// the kernel accepts.
+		// The period is written first, so that the new quota never applies to
+		// the old period.
 		if err := write(cpu, "cpu.cfs_period_us", strconv.FormatInt(l.CPUPeriodMicros, 10)); err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// v2 is the directory of the hierarchy of cgroup v2.
+// v2 is the root directory of the cgroup v2 hierarchy.
 type v2 string
 
 func (h v2) roots() []string { return []string{string(h)} }
@@ -23,9 +23,10 @@ func (h v2) make(name Name) (made []string, err error) {
 	return mkdirs(string(h), name, enableControllers)
 }
 
-// enableControllers enables, for the cgroups below dir, the controllers that dir has and
-// that containers need (cgroup-v2.rst, "Controlling Controllers"). In the pod's
-// own cgroup the runtime needs them.
+// enableControllers enables controllers for the cgroups below dir: all
+// controllers that dir has and that containers need (cgroup-v2.rst,
+// "Controlling Controllers"). It is also called for the pod's own cgroup, in
+// which the runtime creates the cgroups of containers.
 func enableControllers(dir string) error {
 	has, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -31,9 +31,9 @@ type ImageService interface {
 }
 
 // Leases protects images from garbage collection. Acquire protects the image of
-// a reference, which need not be present yet, for the owner until release is
-// called or ttl has passed; another Acquire renews the ttl. release may be
-// called twice.
+// a reference for an owner, until release is called or ttl has passed. The
+// image need not be present yet. Another Acquire for the same reference and
+// owner renews the ttl. release may be called twice.
 type Leases interface {
 	Acquire(ref, owner string, ttl time.Duration) (release func())
 }
@@ -43,24 +43,26 @@ type EventRecorder interface {
 	Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any)
 }
 
-// Policy configures how images are pulled, and who may use them. The zero
-// Policy has no limits.
+// Policy configures how images are pulled, and which pods may use them. The
+// zero Policy has no limits.
 type Policy struct {
 	// MaxParallelPulls limits the concurrent pulls; 1 is like the kubelet's
 	// serializeImagePulls. Waiting pulls start in order of arrival. Default: no
 	// limit.
 	MaxParallelPulls int
-	// QPS limits the pulls per second on average, and Burst is how many may
-	// start at once after a pause. Pulls above the limit wait. Default: no
-	// limit; with QPS, Burst is at least 1. The kubelet's values are 5 and 10.
+	// QPS limits the average number of pulls per second. Burst is how many
+	// pulls may start at the same time after a pause. Pulls above the limit
+	// wait. Default: no limit. If QPS is set, a Burst of 0 means 1. The
+	// kubelet's defaults are 5 and 10.
 	QPS   float64
 	Burst int
-	// Verify selects the present images that a pod may use only with
-	// credentials that pulled them. Default [NeverVerifyPreloadedImages].
+	// Verify selects the present images that a pod may use only if it has
+	// credentials with which the image was pulled. Default
+	// [NeverVerifyPreloadedImages].
 	Verify Verification
 	// VerifyAllowlist are the repositories for [NeverVerifyAllowlistedImages],
-	// with their registry, without tag and digest. A final /* matches
-	// everything below.
+	// with their registry, without tag and digest. An item that ends in /*
+	// matches all repositories below.
 	VerifyAllowlist []string
 }
 
@@ -71,29 +73,30 @@ type Config struct {
 
 	// Images is the runtime. Required.
 	Images ImageService
-	// Objects reads a pod's imagePullSecrets. Default: no Secrets exist, and an
-	// event reports that for each pod that names some.
+	// Objects reads a pod's imagePullSecrets. If nil, no Secret can be read,
+	// and an event reports the imagePullSecrets that a pod names.
 	Objects podspec.Objects
-	// Credentials are queried after the pod's imagePullSecrets, in this order.
-	// Optional.
+	// Credentials are the credential providers. The Manager calls them after it
+	// has read the pod's imagePullSecrets, in the order of the list. Optional.
 	Credentials []CredentialProvider
 	// Tokens requests service account tokens for Credentials. Optional.
 	Tokens podspec.TokenFunc
 	// Backoff delays the next pull after a failure. Default: the kubelet's,
-	// from 10 s doubling up to 5 min. It must not be shared with other users.
+	// from 10 s doubling up to 5 min. It must not be used for anything else.
 	Backoff *lifecycle.Backoff
 	// ProgressDeadline is how long one call of PullImage may run without
-	// Progress. Default [DefaultProgressDeadline].
+	// progress; see Progress. Default [DefaultProgressDeadline].
 	ProgressDeadline time.Duration
 	// Progress returns a number that changes while images are pulled, such as
-	// the bytes used on the image file system (CRI's ImageFsInfo). The CRI has
-	// nothing better: if several pulls run, each of them changes it for all. It
-	// is called four times per ProgressDeadline. Default: no progress is known,
-	// so ProgressDeadline limits the whole pull.
+	// the bytes used on the image file system (CRI's ImageFsInfo). The CRI does
+	// not report the progress of a single pull, so if several pulls run, the
+	// progress of one pull counts for all of them. Progress is called four
+	// times per ProgressDeadline. If nil, no progress is known, and
+	// ProgressDeadline limits the whole call of PullImage.
 	Progress func(context.Context) (uint64, error)
 	// State stores which credentials pulled which image, under keys that begin
-	// with "image_manager/". Default: memory; then images that were pulled
-	// before a restart count as preloaded.
+	// with "image_manager/". Default: a store in memory. All images that were
+	// pulled before a restart of the agent then count as preloaded.
 	State Store
 	// Leases protects images from garbage collection between [Manager.Ensure]
 	// and [Result.Release]. Optional.
@@ -107,7 +110,7 @@ type Config struct {
 	Clock clock.Clock
 	// Logger receives structured logs. Default: discard.
 	Logger *slog.Logger
-	// Observer receives pulls. Optional.
+	// Observer is notified of pulls. Optional.
 	Observer Observer
 }
 
@@ -123,7 +126,8 @@ type Observer struct {
 type PullInfo struct {
 	// Image is the image reference.
 	Image string
-	// Took is the duration of the pull, and Waited how long it waited to start.
+	// Took is the duration of the pull, and Waited is how long the pull waited
+	// before it started.
 	Took, Waited time.Duration
 	// SizeBytes is the image's size, 0 if the pull failed.
 	SizeBytes uint64

@@ -20,21 +20,23 @@ import (
 // hidden is the placeholder for a printed credential.
 const hidden = "[credential]"
 
-// shortestHidden is the minimum length of a secret that is removed from texts
-// of others. Shorter secrets would match parts of too many words.
+// shortestHidden is the minimum length of a secret that is removed from the
+// errors of runtimes and providers. Shorter secrets would match parts of too
+// many words.
 const shortestHidden = 4
 
-// A Credential is one way to authenticate at a registry. Its contents are never
-// visible when it is printed, logged or encoded, alone or within another value;
-// only [Credential.Auth] returns them. The zero value is anonymous.
+// A Credential is one way to authenticate at a registry. If a Credential is
+// printed, logged or encoded, alone or within another value, its contents are
+// not visible. Only [Credential.Auth] returns the contents. The zero value is
+// anonymous.
 type Credential struct {
-	// reveal returns the contents. A function hides them from printers that
-	// walk fields.
+	// reveal returns the contents. They are in a function because packages such
+	// as fmt print the fields of a struct.
 	reveal func() contents
-	source objectRef // the Secret, zero if it is from a provider
+	source objectRef // the Secret with the credential, zero if a provider returned the credential
 
-	provider string    // its name, empty if it is from a Secret
-	account  objectRef // the service account that it belongs to, zero if it is the node's
+	provider string    // name of the provider that returned the credential, empty if it is from a Secret
+	account  objectRef // the service account that the credential belongs to, zero if it belongs to the node
 }
 
 // contents are the hidden parts of a Credential. The hash is hidden too,
@@ -47,8 +49,8 @@ type contents struct {
 // An objectRef identifies the Secret or service account that a credential came
 // from.
 type objectRef struct {
-	// UID distinguishes an object from a later one of the same name. It may be
-	// empty for objects that come from files.
+	// UID distinguishes an object from a later object of the same name. It may
+	// be empty for objects that come from files.
 	UID       types.UID `json:"uid"`
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
@@ -57,7 +59,7 @@ type objectRef struct {
 func newCredential(auth *runtimeapi.AuthConfig, source objectRef) Credential {
 	// Quotes separate the fields unambiguously.
 	text := fmt.Appendf(nil, "%q %q %q %q", auth.Username, auth.Password, auth.IdentityToken, auth.RegistryToken)
-	if auth.Auth != "" { // Secrets do not have it
+	if auth.Auth != "" { // credentials of Secrets do not have this field
 		text = fmt.Appendf(text, " %q", auth.Auth)
 	}
 	sum := sha256.Sum256(text)
@@ -65,8 +67,8 @@ func newCredential(auth *runtimeapi.AuthConfig, source objectRef) Credential {
 	return Credential{reveal: func() contents { return c }, source: source}
 }
 
-// Auth returns the message for the runtime, nil for the zero value. It is
-// shared and must not be modified.
+// Auth returns the credential as a message for the runtime. It returns nil for
+// the zero value. The message is shared and must not be modified.
 func (c Credential) Auth() *runtimeapi.AuthConfig { return c.contents().auth }
 
 func (c Credential) contents() contents {
@@ -76,8 +78,9 @@ func (c Credential) contents() contents {
 	return c.reveal()
 }
 
-// identity returns a key that distinguishes credentials. Those of a provider
-// change with each response, so their contents do not count.
+// identity returns a key that distinguishes credentials. For a credential of a
+// provider, the key does not depend on the contents, because the contents may
+// change with each call of the provider.
 func (c Credential) identity() string {
 	switch {
 	case c.provider == "":
@@ -89,8 +92,8 @@ func (c Credential) identity() string {
 	}
 }
 
-// belongsToNode reports whether all pods of the node may use images pulled with the
-// credential.
+// belongsToNode reports whether all pods of the node may use images that were
+// pulled with the credential.
 func (c Credential) belongsToNode() bool {
 	return c.reveal == nil || c.provider != "" && c.account == objectRef{}
 }
@@ -104,8 +107,8 @@ func (Credential) LogValue() slog.Value { return slog.StringValue(hidden) }
 // MarshalJSON encodes a placeholder.
 func (Credential) MarshalJSON() ([]byte, error) { return json.Marshal(hidden) }
 
-// spellings returns the forms in which the credential may appear in texts of
-// others: plain, as in a header, as in a URL, and quoted.
+// spellings returns the forms in which the credential may appear in the errors
+// of runtimes and providers: plain, as in a header, as in a URL, and quoted.
 func (c Credential) spellings() (all []string) {
 	auth := c.Auth()
 	basic := []byte(auth.GetUsername() + ":" + auth.GetPassword())
@@ -118,7 +121,7 @@ func (c Credential) spellings() (all []string) {
 	return slices.DeleteFunc(all, func(s string) bool { return len(s) < shortestHidden })
 }
 
-// decoded returns the decoded base64 text, "" if it is invalid.
+// decoded returns the decoded base64 text, or "" if text is not valid base64.
 func decoded(text string) string {
 	plain, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
@@ -127,8 +130,9 @@ func decoded(text string) string {
 	return string(plain)
 }
 
-// scrub removes credentials from a text of others. The longest come first: if a
-// secret is part of another, its removal must not leave the rest of the other.
+// scrub replaces credentials in a text of a runtime or provider by the
+// placeholder. It replaces longer secrets first: if a secret is part of a
+// longer secret, the rest of the longer secret must not remain.
 func scrub(text string, keys []Credential) string {
 	var all []string
 	for _, c := range keys {

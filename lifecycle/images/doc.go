@@ -1,50 +1,57 @@
-// Package images pulls the images of a pod with a CRI runtime, with the
-// credentials that the pod may use. The kubelet's counterparts are its image
-// manager, its keyring of registry credentials and its pull manager.
+// Package images pulls the images of pods through a CRI runtime. For each pod,
+// it uses the credentials that the pod may use. The kubelet's counterparts are
+// its image manager, its keyring of registry credentials and its pull manager.
 //
 // # What it does
 //
-// [Manager.Ensure] decides by pull policy whether to pull. It finds the
-// credentials for the image in the pod's pull secrets and from each
-// [CredentialProvider], waits for the limits on pulls, pulls, and returns the
-// image with a lease that protects it from garbage collection. [Keyring] is a
-// pure part that can be used alone.
+// [Manager.Ensure] decides by the pull policy whether to pull an image. To pull
+// it, Ensure finds the credentials in the pod's pull secrets and calls each
+// [CredentialProvider], and waits until the limits on pulls allow the pull.
+// Ensure returns the image with a lease that protects the image from garbage
+// collection. A [Keyring] makes no calls and can be used without a Manager.
 //
 // # What you supply
 //
-// The runtime's two calls, which cri.ImageManagerService implements. Everything
-// else in [Config] is optional: the source of Secrets (podsource.Store),
-// credential providers, limits, leases, and a store of records (agent/state). A
-// provider that reads the configuration of a container tool can use a
-// [Keyring].
+// The two calls of [ImageService], which cri.ImageManagerService implements.
+// Everything else in [Config] is optional: the source of Secrets
+// (podsource.Store), credential providers, limits, leases, and a store for the
+// records of pulls (agent/state). A provider that reads the configuration of a
+// container tool can use a [Keyring].
 //
 // # What it guarantees
 //
-//  1. Reasons and messages are the kubelet's. A failure is an [*Error]; the end
-//     of the context is not, and starts no back-off.
-//  2. One image is pulled once for all callers that request it at the same time
-//     with the same credentials. A caller that stops waiting does not affect
-//     the others; the last one cancels the pull and waits until it has ended.
+//  1. Reasons and messages are the kubelet's. A failure is an [*Error]. If the
+//     caller's context is done, Ensure returns another error, and no back-off
+//     starts.
+//  2. Callers that request an image at the same time with the same credentials
+//     share one pull. A caller whose context is done does not affect the other
+//     callers. If no other caller waits, it cancels the pull and waits until
+//     the pull has ended.
 //  3. Credentials are never in logs, events, errors or records. A [Credential]
-//     prints as a placeholder, also within other values. If a runtime repeats
-//     one in its answer, or a provider in its error, it is removed. Errors
-//     about Secrets do not quote their contents.
-//  4. Credentials are tried in a fixed order: longest location first, then in
-//     the order of the pod's Secrets, then those of providers. An image for
-//     which there are credentials is not pulled without.
+//     prints as a placeholder, also within other values. If the error of a
+//     runtime or a provider contains a credential, the Manager replaces the
+//     credential by the placeholder. Errors about Secrets do not quote the
+//     contents of the Secrets.
+//  4. Credentials are tried in a fixed order. The credentials of Secrets are
+//     first: longest location first, and for one location in the order of the
+//     pod's Secrets. The credentials of providers follow, in the order of the
+//     providers. If there are credentials for an image, it is never pulled
+//     without credentials.
 //  5. An image that was pulled only with another pod's credentials is pulled
-//     again, unless [Policy.Verify] says otherwise (KEP-2535). An image whose
-//     pull was interrupted by a crash, or whose pull has an unknown result,
-//     counts as pulled by this Manager until credentials pull it.
-//  6. After a failed pull the next one waits for its back-off. One pull that
-//     several containers of a pod waited for counts once.
+//     again, unless [Policy.Verify] excludes the image from this (KEP-2535). If
+//     a crash interrupted the pull of an image, or if the result of the pull is
+//     unknown, the image does not count as preloaded.
+//  6. After a failed pull, a back-off delays the next pull. If several
+//     containers of a pod waited for the same failed pull, it counts as one
+//     failure.
 //  7. A pull without progress is cancelled.
 //
 // # Goroutines and locking
 //
-// A pull has two goroutines; the second one watches its progress. Both end before
-// the last Ensure that waits for it returns. No lock is held while the runtime,
-// the event recorder or the observer is called.
+// A pull has two goroutines; the second goroutine watches the progress of the
+// pull. Both end before the last call of Ensure that waits for the pull
+// returns. The Manager holds no lock while it calls the runtime, the event
+// recorder or the observer.
 //
 // # Differences from the kubelet
 //

@@ -13,10 +13,11 @@ import (
 const (
 	// ErrImagePull means that the image could not be pulled.
 	ErrImagePull = "ErrImagePull"
-	// ImagePullBackOff means that the pull failed and the next attempt waits.
+	// ImagePullBackOff means that a pull failed and that the back-off delays
+	// the next attempt.
 	ImagePullBackOff = "ImagePullBackOff"
-	// ErrImageNeverPull means that the image is missing, or that the pod may
-	// not use it, and that the pull policy is Never.
+	// ErrImageNeverPull means that the pull policy is Never, and that the image
+	// is missing or that the pod has no access to it.
 	ErrImageNeverPull = "ErrImageNeverPull"
 	// InvalidImageName means that the image's name is invalid.
 	InvalidImageName = "InvalidImageName"
@@ -26,7 +27,7 @@ const (
 	// RegistryUnavailable is the runtime's error for an unavailable registry.
 	RegistryUnavailable = "RegistryUnavailable"
 	// SignatureValidationFailed is the runtime's error for an image whose
-	// signature its policy rejects.
+	// signature the runtime's policy rejects.
 	SignatureValidationFailed = "SignatureValidationFailed"
 )
 
@@ -38,7 +39,7 @@ const (
 	EventPulled = "Pulled"
 	// EventFailed means that a pull failed.
 	EventFailed = "Failed"
-	// EventBackOff means that a pull waits for its back-off.
+	// EventBackOff means that the back-off delays a pull.
 	EventBackOff = "BackOff"
 	// EventInspectFailed means that an image's name or status could not be
 	// read.
@@ -48,7 +49,7 @@ const (
 	EventFailedToRetrieveImagePullSecret = "FailedToRetrieveImagePullSecret"
 )
 
-// An Error is why a container has no image yet.
+// An Error describes why the image of a container is not available.
 type Error struct {
 	// Reason is one of the reasons above.
 	Reason string
@@ -57,8 +58,8 @@ type Error struct {
 	Message string
 	// Err is the cause, nil if there is only a Message.
 	Err error
-	// RetryAt is when the next attempt may be made. It is set only for
-	// back-off.
+	// RetryAt is the time from which the next attempt may be made. It is set
+	// only if the Reason is [ImagePullBackOff].
 	RetryAt time.Time
 }
 
@@ -68,7 +69,8 @@ func (e *Error) Error() string { return e.Reason + ": " + e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// runtimeText returns the runtime's original text if Message differs from it.
+// runtimeText returns the text of the runtime's error, from which Message may
+// differ.
 func (e *Error) runtimeText() string {
 	if e.Reason == RegistryUnavailable || e.Reason == SignatureValidationFailed {
 		return e.Err.Error()
@@ -76,8 +78,9 @@ func (e *Error) runtimeText() string {
 	return e.Message
 }
 
-// pullError converts a runtime's error. For the two special cases, runtimes put
-// the reason at the beginning of the text.
+// pullError converts a runtime's error. For RegistryUnavailable and
+// SignatureValidationFailed, runtimes put the reason at the beginning of the
+// text.
 func pullError(image string, err error) *Error {
 	text := err.Error()
 	if rest, ok := strings.CutPrefix(text, RegistryUnavailable); ok {

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type node struct {
 	// registry responds to a pull; nil: every image exists and is public.
 	registry func(ctx context.Context, image string, auth *runtimeapi.AuthConfig) error
-	// inspectErr fails ImageStatus.
+	// inspectErr is the error of ImageStatus.
 	inspectErr error
 	// tags are additional names of images.
 	tags []string

@@ -20,21 +20,24 @@ import (
 
 // A Request is for one image of a container, or for one image volume.
 type Request struct {
-	// Pod is the pod that uses the image: its imagePullSecrets are used, its
-	// annotations are passed to the runtime, and events are about it. Required;
-	// it is not modified.
+	// Pod is the pod that uses the image. Its imagePullSecrets are used, its
+	// annotations are passed to the runtime, and events refer to it. Required;
+	// the Manager does not modify the pod.
 	Pod *corev1.Pod
-	// Container is the name of the container or volume, for the lease's owner.
-	// Events refer to it if the pod has a container of that name.
+	// Container is the name of the container or volume. It is part of the
+	// lease's owner. If the pod has a container of this name, events refer to
+	// the container.
 	Container string
 	// Image is the reference as in the spec.
 	Image string
-	// PullPolicy is when to pull. Empty: Always if the image has the tag latest
-	// or neither tag nor digest, otherwise IfNotPresent, as in the API server.
+	// PullPolicy determines when the image is pulled. If empty, it is Always if
+	// the image has the tag latest or neither tag nor digest, and otherwise
+	// IfNotPresent, as in the API server.
 	PullPolicy corev1.PullPolicy
 	// Sandbox is passed to the runtime, and may be nil.
 	Sandbox *runtimeapi.PodSandboxConfig
-	// Secrets are used in addition to those that the pod names, after them.
+	// Secrets are additional pull secrets. They come after the pod's
+	// imagePullSecrets.
 	Secrets []*corev1.Secret
 }
 
@@ -65,7 +68,8 @@ type Manager struct {
 	failures map[backoffKey]failure
 }
 
-// backoffKey identifies what backs off: changed credentials are tried at once.
+// backoffKey identifies a pull that backs off. It contains the credentials, so
+// that the back-off does not delay a pull with changed credentials.
 type backoffKey struct {
 	pod         types.UID
 	image       string
@@ -78,7 +82,7 @@ func (k backoffKey) String() string { return string(k.pod) + "_" + k.image + "_"
 type failure struct {
 	at   time.Time
 	err  *Error
-	pull *inFlightPull // several callers that waited for it count once
+	pull *inFlightPull // so that several callers that waited for the same pull count as one failure
 }
 
 // New returns a Manager. It makes no calls yet. The error reports every problem
@@ -106,8 +110,8 @@ func New(cfg Config) (*Manager, error) {
 
 // Ensure pulls an image if it is missing, and returns it if the pod may use it.
 // It blocks during the pull. If the same image is already being pulled with the
-// same credentials, the call waits for that pull; the pull continues until the
-// last waiting caller is cancelled.
+// same credentials, the call waits for that pull. The pull is cancelled only if
+// the contexts of all waiting callers are done.
 //
 // A failure is an [*Error] with the reason for the pod's status. Any other
 // error means that ctx is done, which is not a failure of the image, or that
@@ -123,7 +127,7 @@ func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 		m.event(req, corev1.EventTypeWarning, EventInspectFailed, message)
 		return Result{}, &Error{Reason: InvalidImageName, Message: message, Err: err}
 	}
-	image := req.Image // only the tag is added: a runtime may have another default registry
+	image := req.Image // add only the default tag: the runtime may have another default registry
 	if name.Tag == "" && name.Digest == "" {
 		name = name.WithDefaultTag()
 		image += ":" + name.Tag
@@ -139,7 +143,7 @@ func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 		release()
 		return Result{}, err
 	}
-	// Garbage collection may know the image by its ID, so protect that too.
+	// Garbage collection may know the image by its ID, so protect the ID too.
 	want.spec.Image = found.GetId()
 	again := m.lease(want)
 	return Result{ImageRef: found.GetId(), Image: found, Release: func() { again(); release() }}, nil
@@ -157,9 +161,10 @@ func (m *Manager) Forget(pod types.UID) {
 	})
 }
 
-// Prune deletes the records of images that are not present; present are the IDs
-// of those that are. Call it after image garbage collection. Records of the
-// last ten minutes are kept, because the list may be older.
+// Prune deletes the records of images that are no longer present. The argument
+// present contains the IDs of the present images. Call Prune after image
+// garbage collection. Prune does not delete records that were written in the
+// last ten minutes, because the list of present images may be older.
 func (m *Manager) Prune(ctx context.Context, present []string) error {
 	return m.records.prune(ctx, present)
 }
@@ -170,8 +175,8 @@ type wanted struct {
 	spec *runtimeapi.ImageSpec
 	name imageref.Ref
 	keys []Credential
-	// hidden are secrets of providers that are not among keys. failed holds the
-	// errors of providers.
+	// hidden are all credentials and tokens of providers. They are removed from
+	// errors, even if they are not in keys. failed are the errors of providers.
 	hidden []Credential
 	failed []error
 }
@@ -187,7 +192,8 @@ func (w *wanted) policy() corev1.PullPolicy {
 	}
 }
 
-// ensure is Ensure after all checks, with a lease.
+// ensure does the work of Ensure for a valid request, while the caller holds a
+// lease.
 func (m *Manager) ensure(ctx context.Context, w *wanted) (*runtimeapi.Image, error) {
 	var present *runtimeapi.Image
 	if w.policy() != corev1.PullAlways {
@@ -249,8 +255,9 @@ func (m *Manager) presentMessage(w *wanted) string {
 	return message
 }
 
-// neverPullError returns the error for an image that must not be pulled and is missing,
-// or that the pod may not use: both get the same message.
+// neverPullError returns the error for an image that must not be pulled, and
+// that is missing or that the pod has no access to. Both cases have the same
+// message.
 func (m *Manager) neverPullError(w *wanted) error {
 	message := fmt.Sprintf("Container image %q is not present with pull policy of Never", w.Image)
 	m.event(w.Request, corev1.EventTypeWarning, ErrImageNeverPull, message)
@@ -273,8 +280,9 @@ func (m *Manager) inspect(ctx context.Context, w *wanted) (*runtimeapi.Image, er
 	return nil, &Error{Reason: ImageInspectError, Message: message, Err: err}
 }
 
-// findCredentials reads the credentials for the image. Missing Secrets may not
-// be needed; malformed Secrets are an error.
+// findCredentials reads the credentials for the image from Secrets. A missing
+// Secret is not an error, because it may not be needed. A malformed Secret is
+// an error.
 func (m *Manager) findCredentials(ctx context.Context, w *wanted) error {
 	var secrets []*corev1.Secret
 	var missing []string

@@ -18,16 +18,17 @@ import (
 )
 
 // A Keyring returns the credentials for an image. Create it with [NewKeyring];
-// the zero value is empty. It is immutable, and prints without its contents.
+// the zero value is empty. A Keyring is immutable. If it is printed, its
+// credentials are not visible.
 type Keyring struct {
 	locations []string // in descending order: a longer path comes before its prefix
 	byPlace   map[string][]Credential
 }
 
 // NewKeyring parses the credentials of Secrets of the types
-// kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg; others and nil
-// ones are ignored, as in the kubelet. The error names every malformed Secret,
-// without its contents.
+// kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg; it ignores
+// Secrets of other types and nil, as in the kubelet. The error names every
+// malformed Secret and does not contain the contents of a Secret.
 func NewKeyring(secrets ...*corev1.Secret) (*Keyring, error) {
 	k := &Keyring{byPlace: map[string][]Credential{}}
 	var errs []error
@@ -53,11 +54,12 @@ func NewKeyring(secrets ...*corev1.Secret) (*Keyring, error) {
 
 // Lookup returns the credentials for a full repository name, such as
 // docker.io/library/busybox, in the order in which they should be tried:
-// longest path first, then in the order of the Secrets. The host of a location
-// may have * within each of its labels. Its port must be the same, and its path
-// must be a prefix of characters, not of components. Locations on
-// index.docker.io apply to repositories on docker.io that match no other
-// location.
+// longest path first, then in the order of the Secrets. A location matches a
+// repository if the host matches, the port is the same, and the location's path
+// is a prefix of the repository's path. Each label of the location's host may
+// contain * as a wildcard. Prefixes are compared by characters, not by path
+// components. Locations on index.docker.io apply to repositories on docker.io
+// that match no other location.
 func (k *Keyring) Lookup(repository string) (found []Credential) {
 	if k == nil {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// acquireSlot waits until one more pull may start. The caller must call release when the
-// pull has ended.
+// acquireSlot waits until another pull may start. The caller must call release
+// when the pull has ended.
 func (m *Manager) acquireSlot(ctx context.Context) (release func(), err error) {
 	release = func() {}
 	if m.slots != nil {
@@ -37,13 +37,13 @@ func (m *Manager) acquireSlot(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// bucket is a token bucket that can be overdrawn: a caller that takes a token
-// that is not available yet waits for it.
+// bucket is a token bucket that can be overdrawn: a caller can take a token
+// that is not available yet, and must then wait for it.
 type bucket struct {
 	qps, burst float64
 
 	mu     sync.Mutex
-	tokens float64 // negative: overdrawn
+	tokens float64 // negative if callers wait for tokens
 	filled time.Time
 }
 
@@ -52,7 +52,7 @@ func newBucket(qps float64, burst int, now time.Time) *bucket {
 	return &bucket{qps: qps, burst: b, tokens: b, filled: now}
 }
 
-// take takes a token and returns how long to wait for it.
+// take takes a token and returns how long the caller must wait for the token.
 func (b *bucket) take(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

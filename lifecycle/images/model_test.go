@@ -13,8 +13,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-// model decides in the simplest way who may use a private image without another
-// pull: the pods whose credentials ever worked for it.
+// model decides in the simplest way which pods may use a private image without
+// another pull: the pods whose credentials have ever worked for the image.
 type model struct {
 	passwords map[string]bool // those that pulled it
 	sources   map[string]bool // the Secrets that they were in

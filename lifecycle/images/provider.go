@@ -25,21 +25,22 @@ import (
 type CredentialProvider interface {
 	// Name returns the provider's name for messages and logs.
 	Name() string
-	// Credentials returns the credentials to try, in order; none if the
-	// provider is not responsible for the image. They are shared and must not
-	// be modified afterwards. An error does not stop the pull: other
-	// credentials are tried. It is shown to everyone who can see the pod, and
-	// must not contain secrets.
+	// Credentials returns the credentials to try, in order. It returns no
+	// credentials if the provider is not responsible for the image. The result
+	// is shared and must not be modified afterwards. An error does not stop the
+	// pull: other credentials are tried. The error is shown to everyone who can
+	// see the pod, so it must not contain secrets.
 	//
 	// The credentials belong to the node: a pull with them gives all pods of
-	// the node access to the image. If the provider has called Tokens of the
-	// request, they belong to the pod's service account instead. A provider
-	// that returns credentials of a service account from a cache must call it
+	// the node access to the image. If the provider has called r.Tokens, the
+	// credentials belong to the pod's service account instead. A provider that
+	// returns credentials of a service account from a cache must call r.Tokens
 	// too.
 	Credentials(ctx context.Context, r CredentialRequest) ([]*runtimeapi.AuthConfig, error)
 }
 
-// CredentialRequest is for one image of one pod.
+// CredentialRequest is the request for the credentials of one image for one
+// pod.
 type CredentialRequest struct {
 	// Pod is the pod that uses the image. It must not be modified.
 	Pod *corev1.Pod
@@ -47,12 +48,12 @@ type CredentialRequest struct {
 	// Repository is the same without tag and digest.
 	Image, Repository string
 	// Tokens requests a token of the pod's service account; its pod argument is
-	// ignored. Nil if [Config.Tokens] is nil.
+	// ignored. It is nil if [Config.Tokens] is nil.
 	Tokens podspec.TokenFunc
 }
 
-// askProviders adds the credentials of the providers, and records their errors.
-// The error is that of ctx.
+// askProviders adds the credentials of the providers to w, and records the
+// errors of the providers in w. It returns an error only if ctx is done.
 func (m *Manager) askProviders(ctx context.Context, w *wanted) error {
 	type failure struct {
 		provider string
@@ -86,14 +87,14 @@ func (m *Manager) askProviders(ctx context.Context, w *wanted) error {
 			failed = append(failed, failure{p.Name(), err})
 		}
 	}
-	for _, f := range failed { // only now: all secrets are known
+	for _, f := range failed { // after the loop, when all secrets are known
 		w.failed = append(w.failed, fmt.Errorf("credential provider %s: %w", f.provider, scrubbed(f.err, w.secrets())))
 	}
 	return nil
 }
 
-// logProviders logs the errors of providers that are not in a message about a
-// failed pull.
+// logProviders logs the errors of providers. It is called if the errors are not
+// in a message about a failed pull.
 func (m *Manager) logProviders(ctx context.Context, w *wanted) {
 	for _, err := range w.failed {
 		m.cfg.Logger.WarnContext(ctx, "a credential provider failed for an image",
@@ -111,7 +112,8 @@ func (w *wanted) providerText() string {
 	return b.String()
 }
 
-// secrets returns the credentials that must be removed from texts of others.
+// secrets returns the credentials that must be removed from the errors of
+// runtimes and providers.
 func (w *wanted) secrets() []Credential {
 	return slices.Concat(w.hidden, w.keys)
 }
@@ -144,9 +146,9 @@ func (t *accountTokens) used() (account objectRef, tokens []Credential) {
 	return t.account, t.tokens
 }
 
-// accountOf returns the UID of the service account of a token, "" if the token
-// does not have it. The token comes from the API server, so its signature is
-// not verified.
+// accountOf returns the UID of the service account of a token, or "" if the
+// token does not contain this UID. The token comes from the API server, so its
+// signature is not verified.
 func accountOf(token string) types.UID {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -31,8 +31,8 @@ type pulled struct {
 	err   *Error
 }
 
-// pull pulls the image, or waits for a running pull of the same image, unless
-// the pull is backing off.
+// pull pulls the image, or waits for a running pull of the same image with the
+// same credentials. It returns an error at once if the pull is backing off.
 func (m *Manager) pull(ctx context.Context, w *wanted) (*runtimeapi.Image, error) {
 	key := backoffKey{w.Pod.UID, w.spec.GetImage(), fingerprint(w.keys)}
 	if err := m.backedOff(key, w.Image); err != nil {
@@ -70,7 +70,7 @@ func fingerprint(keys []Credential) string {
 	return strings.Join(ids, ",")
 }
 
-// backedOff returns an error if the pull must wait for its back-off.
+// backedOff returns an error if the back-off of the pull is not over.
 func (m *Manager) backedOff(key backoffKey, image string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,8 +110,8 @@ func (m *Manager) succeeded(key backoffKey) {
 	delete(m.failures, key)
 }
 
-// join returns the running pull of a key, and starts it if it is not running. The
-// caller must call [Manager.await].
+// join returns the running pull of a key. If the pull is not running, join
+// starts it. The caller must call [Manager.await].
 func (m *Manager) join(ctx context.Context, w *wanted, key string) *inFlightPull {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -200,16 +200,16 @@ func (m *Manager) runPull(ctx context.Context, w *wanted) (p pulled) {
 	return p
 }
 
-// logRecordError logs that the result of a pull could not be recorded. Without a record,
-// credentials are verified again at the registry.
+// logRecordError logs that the result of a pull could not be recorded. Without
+// a record, the Manager verifies credentials again at the registry.
 func (m *Manager) logRecordError(ctx context.Context, w *wanted, err error) {
 	if err != nil {
 		m.cfg.Logger.WarnContext(ctx, "could not record the result of an image pull, credentials will be verified again at the registry", "image", w.Image, "err", err)
 	}
 }
 
-// cutShort reports whether a failed call may continue in the runtime, so that
-// the runtime may still store the image.
+// cutShort reports whether the runtime may still be pulling the image after the
+// failed call, so that it may still store the image.
 func cutShort(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || errors.Is(err, errNoProgress) {
 		return true
@@ -262,7 +262,7 @@ func (m *Manager) tryEach(ctx context.Context, w *wanted) (id string, used Crede
 	return "", Credential{}, utilerrors.NewAggregate(errs)
 }
 
-// pullWith makes one PullImage call, which is cancelled if it makes no
+// pullWith makes one PullImage call, and cancels the call if the pull makes no
 // progress.
 func (m *Manager) pullWith(ctx context.Context, w *wanted, c Credential) (string, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -277,16 +277,18 @@ func (m *Manager) pullWith(ctx context.Context, w *wanted, c Credential) (string
 	return id, err
 }
 
-// errNoProgress is the cause of a pull that was cancelled for lack of progress.
+// errNoProgress is the cause of the cancellation of a pull that made no
+// progress.
 var errNoProgress = errors.New("the pull made no progress")
 
-// watch cancels a pull that makes no progress, until ctx is done.
+// watch watches a pull until ctx is done, and cancels the pull if it makes no
+// progress.
 func (m *Manager) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 	deadline := m.cfg.ProgressDeadline
 	step, seen := deadline, uint64(0)
 	if m.cfg.Progress != nil {
 		step = max(deadline/4, time.Nanosecond)
-		seen, _ = m.cfg.Progress(ctx) // ignore the error: it may be readable later
+		seen, _ = m.cfg.Progress(ctx) // ignore the error: a later call may succeed
 	}
 	moved := m.cfg.Clock.Now()
 	timer := m.cfg.Clock.NewTimer(step)

@@ -19,11 +19,11 @@ import (
 	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
-// Verification is a policy for present images: whether a pod needs the
-// credentials that they were pulled with. It is KEP-2535's
+// Verification is a policy for present images. It determines whether a pod
+// needs credentials with which the image was pulled. It is KEP-2535's
 // imagePullCredentialsVerificationPolicy. If an image must be verified and none
-// of the pod's credentials gives access, it is pulled again with the pod's
-// credentials.
+// of the pod's credentials gives access, the image is pulled again with the
+// pod's credentials.
 type Verification string
 
 // The policies. The default, here and in the kubelet, is
@@ -81,8 +81,8 @@ func (m *Manager) mustVerify(ctx context.Context, w *wanted, present *runtimeapi
 	}
 }
 
-// namesOf returns all names of an image: it may be requested under a name other
-// than the one in the pull.
+// namesOf returns all names of an image: the image may be requested under a
+// name other than the name in the pull.
 func namesOf(wanted imageref.Ref, present *runtimeapi.Image) []string {
 	keys := []string{wanted.String()}
 	for _, text := range slices.Concat(present.GetRepoTags(), present.GetRepoDigests()) {
@@ -170,8 +170,8 @@ type Store interface {
 }
 
 // records stores the results of pulls. The intent of a pull is stored while the
-// pull runs, and stays if the result is unknown: an image that the pull may have
-// pulled does not count as preloaded.
+// pull runs, and stays if the result is unknown: an image that the pull may
+// have pulled does not count as preloaded.
 type records struct {
 	store Store
 	clock clock.PassiveClock
@@ -180,7 +180,8 @@ type records struct {
 	written map[string]time.Time // write times of records that are too young to be pruned, by key
 	intents map[string]int       // number of running pulls of each image; pulls with different credentials run at the same time
 
-	// unknownResults are the images that a pull with an unknown result may have pulled.
+	// unknownResults are the images that a pull with an unknown result may have
+	// pulled.
 	unknownResults map[string]bool
 }
 
@@ -201,8 +202,8 @@ func newRecords(store Store, c clock.PassiveClock) *records {
 	return &records{store: store, clock: c, written: map[string]time.Time{}, intents: map[string]int{}, unknownResults: map[string]bool{}}
 }
 
-// known reports whether this Manager pulled the image, or began to pull it
-// under one of its names.
+// known reports whether a record of the image exists, or an intent for one of
+// the image's names: this Manager has pulled the image, or may have pulled it.
 func (r *records) known(ctx context.Context, id string, names []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -211,8 +212,8 @@ func (r *records) known(ctx context.Context, id string, names []string) bool {
 	})
 }
 
-// has reports whether a key exists. If the store can't be read, it returns true,
-// so that the image does not count as preloaded.
+// has reports whether a key exists. If the store can't be read, has returns
+// true, so that the image does not count as preloaded.
 func (r *records) has(ctx context.Context, key string) bool {
 	_, err := r.store.Get(ctx, key)
 	return !errors.Is(err, fs.ErrNotExist)
@@ -236,7 +237,8 @@ func (r *records) intend(ctx context.Context, image string) error {
 		return err
 	}
 	if r.intents[image] == 0 && r.has(ctx, keyOf(pullingPrefix, image)) {
-		// The stored intent is from an earlier pull, which a crash may have interrupted.
+		// The stored intent is from an earlier pull, which a crash may have
+		// interrupted.
 		r.unknownResults[image] = true
 	}
 	if err := r.store.Put(ctx, keyOf(pullingPrefix, image), data); err != nil {
@@ -321,8 +323,8 @@ func (r *records) prune(ctx context.Context, present []string) error {
 			delete(r.written, key)
 		}
 	}
-	// Also list the intents: listing makes a store delete the half-written files
-	// under the prefix that a killed agent left.
+	// Also list the intents: a store that lists a prefix deletes the incomplete
+	// files below it that a killed agent has left.
 	_, errPulling := r.store.Keys(ctx, pullingPrefix)
 	keys, err := r.store.Keys(ctx, pulledPrefix)
 	errs := []error{errPulling, err}

@@ -130,7 +130,8 @@ func TestVerificationPolicies(t *testing.T) {
 	}
 }
 
-// Records survive the agent, also those of a pull whose end it did not see.
+// Records survive a restart of the agent, also the records of a pull whose end
+// the agent did not observe.
 func TestRecordsAfterARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

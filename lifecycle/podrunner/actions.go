@@ -14,31 +14,34 @@ import (
 // Actions are the steps that a pod needs, in the order of the fields, with
 // their reasons. The zero value means that nothing needs to be done.
 type Actions struct {
-	// StopPod stops every container and sandbox of the pod first. It is empty
-	// if that is not needed.
+	// StopPod is why every container and sandbox of the pod is stopped first.
+	// It is empty if the pod is not stopped.
 	StopPod Reason
 	// Kill are the containers to stop while the pod keeps running.
 	Kill []Kill
-	// RestartAll is set when every container is removed so that the pod starts
-	// again in its sandbox. Then Kill and Remove must succeed in order, because
-	// the last entry of Remove is the container that requested the restart.
+	// RestartAll is set if all containers are removed so that the pod starts
+	// again in its sandbox. Kill and Remove must then be carried out in order,
+	// up to the first error, because the last entry of Remove is the container
+	// that requested the restart.
 	RestartAll *RestartAll
-	// Restarting is set until the restart is complete. The next plan needs it,
-	// because the container that requested it may be removed from the runtime
-	// at any time.
+	// Restarting is true until a restart of all containers is complete. The
+	// caller passes it to the next plan as [Input].Restarting, because the
+	// container that requested the restart may be removed from the runtime at
+	// any time.
 	Restarting bool
 	// Remove are the dead containers and sandboxes that are not needed any
 	// more, and the containers in Kill that must be removed.
 	Remove []Remove
-	// Pin are the CPUs and memory nodes to change while containers run.
+	// Pin are the changes of CPUs and memory nodes of running containers.
 	Pin []Pin
-	// Update are the resources to change while containers run, in this order:
-	// the pod never has less than the sum of its containers.
+	// Update are the resources to change while containers run. In this order,
+	// the limits of the pod are never lower than the sum of its containers'
+	// limits.
 	Update []Resize
 	// NoUpdate is why a needed change of resources is not made.
 	NoUpdate Reason
-	// CreateSandbox creates a new sandbox with SandboxAttempt. It is empty if
-	// the existing one is used.
+	// CreateSandbox is why a new sandbox is created, with the attempt
+	// SandboxAttempt. It is empty if no sandbox is created.
 	CreateSandbox  Reason
 	SandboxAttempt uint32
 	// Start are the containers to start, in this order.
@@ -46,8 +49,8 @@ type Actions struct {
 	// Waiting holds, for each container that should run but is not started now,
 	// the reason as shown in the pod's status.
 	Waiting map[string]corev1.ContainerStateWaiting
-	// RetryAt is when the first back-off of a container or sandbox ends; zero
-	// if none backs off.
+	// RetryAt is when the first back-off of a container or sandbox ends. It is
+	// zero if no container or sandbox backs off.
 	RetryAt time.Time
 }
 
@@ -63,7 +66,7 @@ const (
 	// Regular is a container of spec.containers.
 	Regular ContainerKind = iota
 	// Init is a container of spec.initContainers that must end before the next
-	// one starts.
+	// container starts.
 	Init
 	// Sidecar is a container of spec.initContainers that keeps running: its
 	// restart policy is Always (KEP-753).
@@ -100,17 +103,20 @@ func kindOf(c *corev1.Container, init bool) ContainerKind {
 	}
 }
 
-// Cause classifies why a container is stopped. It affects how it is stopped:
-// for example, a probe may have its own grace period.
+// Cause classifies why a container is stopped. How the Runner stops the
+// container depends on the cause: for example, a failed probe may have its own
+// grace period.
 type Cause uint8
 
 // Causes of a [Kill].
 const (
-	// CauseNone is the zero value.
+	// CauseNone is the zero value: the container is not stopped.
 	CauseNone Cause = iota
-	// CauseStray means that the pod should not have the container.
+	// CauseStray means that the container is not in the spec, is not the newest
+	// instance of its name, or is not in the current sandbox.
 	CauseStray
-	// CauseChanged means that the definition has changed.
+	// CauseChanged means that the container's definition in the spec has
+	// changed.
 	CauseChanged
 	// CauseLiveness means that the liveness probe failed.
 	CauseLiveness
@@ -119,7 +125,7 @@ const (
 	// CauseUnknownState means that the runtime does not know the container's
 	// state.
 	CauseUnknownState
-	// CauseResize means that a resize needs a restart.
+	// CauseResize means that a resize requires a restart of the container.
 	CauseResize
 	// CauseRestartAll means that all containers are restarted, without hooks
 	// and without a grace period (KEP-5532).
@@ -152,18 +158,19 @@ type Start struct {
 	Kind ContainerKind
 	// Attempt is the restart count of the new container.
 	Attempt uint32
-	// ID is set if the container was created already and only has to be
-	// started.
+	// ID is set if the container was created before and only has to be started.
 	ID string
-	// After is when the previous instance ended, and the restart back-off
-	// counts from it. It is zero without a previous instance, or if its end is unknown. If
-	// the previous instance is killed for its probes, After is the end of the
-	// instance before it. A start that was interrupted counts as such an end.
+	// After is when the newest exited instance of the container ended. The
+	// restart back-off counts from this time. An instance whose start was
+	// interrupted counts as exited. If the plan kills the running instance,
+	// After is the end of an earlier instance. After is zero if no instance has
+	// exited, or if the container was created before and only has to be
+	// started.
 	After  time.Time
 	Reason Reason
 }
 
-// Empty reports whether there is nothing to do now. Containers may still wait.
+// Empty reports whether the plan has no actions. Containers may still wait.
 func (a Actions) Empty() bool {
 	return a.StopPod == "" && a.CreateSandbox == "" && len(a.Kill) == 0 && len(a.Remove) == 0 && len(a.Pin) == 0 && len(a.Update) == 0 && len(a.Start) == 0
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Reasons of pods that can never run on this node, as the kubelet names them.
+// Reasons why a pod can never run on the node, with the kubelet's names.
 const (
-	// SysctlForbidden means that the pod sets a sysctl that it may not set.
+	// SysctlForbidden means that the pod sets a sysctl that is not allowed.
 	SysctlForbidden = "SysctlForbidden"
 	// AppArmorUnavailable means that AppArmor is not enabled on the node.
 	AppArmorUnavailable = "AppArmor"
@@ -23,8 +23,8 @@ const (
 	SupplementalGroupsPolicyNotSupported = "SupplementalGroupsPolicyNotSupported"
 )
 
-// AdmissionError is why a pod can never run on this node; its phase must be set to
-// Failed.
+// AdmissionError describes why a pod can never run on the node. The caller must
+// set the pod's phase to Failed.
 type AdmissionError struct {
 	Reason, Message string
 }
@@ -32,9 +32,9 @@ type AdmissionError struct {
 // Error returns reason and message.
 func (r *AdmissionError) Error() string { return r.Reason + ": " + r.Message }
 
-// Admit returns a [*AdmissionError] if the pod can never run on the node, else nil. It
-// is pure. An admission handler of package lifecycle converts it to the pod's
-// status.
+// Admit returns an [*AdmissionError] if the pod can never run on the node, else
+// nil. It is pure. Call Admit in an admission handler of package lifecycle,
+// which rejects the pod with this reason and message.
 func Admit(pod *corev1.Pod, node Node) error {
 	if os := pod.Spec.OS; os != nil && os.Name != corev1.Linux {
 		return &AdmissionError{PodOSNotSupported, "Failed to admit pod as the OS field doesn't match node OS"}
@@ -59,9 +59,9 @@ func Admit(pod *corev1.Pod, node Node) error {
 	return nil
 }
 
-// safeSysctls returns the sysctls that every pod may set: they belong to a
-// namespace of the pod and do not affect other pods (Kubernetes' documentation
-// on sysctls).
+// safeSysctls returns the sysctls that every pod may set. These sysctls belong
+// to a namespace of the pod and do not affect other pods (Kubernetes'
+// documentation on sysctls).
 func safeSysctls() []string {
 	return []string{
 		"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range",
@@ -71,8 +71,8 @@ func safeSysctls() []string {
 	}
 }
 
-// checkSysctl rejects sysctls that are not allowed, and those that would change
-// the node instead of the pod.
+// checkSysctl returns an error if the sysctl is not allowed, or if it would
+// change the node instead of the pod.
 func checkSysctl(name string, pod *corev1.Pod, allowed []string) error {
 	name = dotted(name)
 	listed := func(pattern string) bool {
@@ -89,8 +89,8 @@ func checkSysctl(name string, pod *corev1.Pod, allowed []string) error {
 	return nil
 }
 
-// sysctlNamespace returns the namespace that a sysctl belongs to; "" means the
-// node.
+// sysctlNamespace returns the namespace to which a sysctl belongs, "ipc" or
+// "net". It returns "" if the sysctl belongs to the node.
 func sysctlNamespace(name string) string {
 	switch {
 	case name == "kernel.sem", strings.HasPrefix(name, "kernel.shm"), strings.HasPrefix(name, "kernel.msg"), strings.HasPrefix(name, "fs.mqueue."):

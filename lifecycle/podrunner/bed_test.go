@@ -40,18 +40,18 @@ var (
 	_ podrunner.Resizer    = cri.RuntimeService(nil)
 )
 
-// bed is a Runner on a node in memory whose clock stands still.
+// bed is a Runner on a node in memory, with a clock that only tests advance.
 type bed struct {
 	t      *testing.T
 	node   *fakecri.Node
 	clock  *testingclock.FakeClock
 	runner *podrunner.Runner
 	logs   string
-	root   string // RootDir, for those that set it
+	root   string // RootDir, if the test sets it
 	plans  []string
 	held   *leases
-	calls  int                               // that were looked at
-	probes map[string]podrunner.ProbeResults // by id; any other has started
+	calls  int                               // number of calls that did has returned
+	probes map[string]podrunner.ProbeResults // by container ID; a container without an entry has started
 }
 
 func newBed(t *testing.T, change ...func(*podrunner.Config)) *bed {
@@ -62,7 +62,8 @@ func newBed(t *testing.T, change ...func(*podrunner.Config)) *bed {
 	return b
 }
 
-// inBubble runs f with a bed in a bubble, whose clock advances by itself.
+// inBubble runs f with a bed in a synctest bubble. The clock of the bubble
+// advances without the test.
 func inBubble(t *testing.T, f func(b *bed), change ...func(*podrunner.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(newBedOn(t, clock.RealClock{}, change...)) })
@@ -118,7 +119,7 @@ func newImages(t *testing.T, cfg images.Config) *images.Manager {
 	return m
 }
 
-// leases counts the held leases.
+// leases counts the image leases that were not released yet.
 type leases struct {
 	mu   sync.Mutex
 	held map[string]int
@@ -150,8 +151,8 @@ func (l *leases) left() []string {
 	return slices.Collect(maps.Keys(l.held))
 }
 
-// ifNotPresent sets the pull policy of requests that have none, although their
-// images have no tag.
+// ifNotPresent sets the pull policy IfNotPresent in requests without a pull
+// policy, although their images have no tag.
 type ifNotPresent struct{ podrunner.Images }
 
 func (i ifNotPresent) Ensure(ctx context.Context, req images.Request) (images.Result, error) {
@@ -159,7 +160,7 @@ func (i ifNotPresent) Ensure(ctx context.Context, req images.Request) (images.Re
 	return i.Images.Ensure(ctx, req)
 }
 
-// look returns the pod's status as pleg would.
+// look returns the pod's status, read from the node as pleg reads it.
 func (b *bed) look(uid types.UID) *podcache.Status {
 	b.t.Helper()
 	ctx, s := b.t.Context(), &podcache.Status{UID: uid, SandboxOf: map[string]string{}}
@@ -192,7 +193,7 @@ func (b *bed) sync(pod *corev1.Pod) error {
 	return err
 }
 
-// did returns the changing calls since its last call.
+// did returns the calls that changed the node since the last call of did.
 func (b *bed) did() []string {
 	var out []string
 	all := b.node.Calls()

@@ -9,9 +9,9 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// strays plans to stop containers that should not run: those that are not in
-// the spec any more, those with a newer instance, and those outside the current
-// sandbox.
+// strays plans to stop containers that should not run: containers that are not
+// in the spec any more, containers with a newer instance, and containers
+// outside of the current sandbox.
 func (p *planner) strays() {
 	for _, s := range p.live() {
 		name := podcache.ContainerName(s)
@@ -36,9 +36,9 @@ func (p *planner) inSpec(name string) bool {
 	return known
 }
 
-// leftovers plans the removal of the dead containers that keepCount does not
-// keep. It also plans the removal of old sandboxes that are not ready and have
-// no remaining container.
+// leftovers plans the removal of dead containers. keepCount determines how many
+// of the newest instances of a container remain. leftovers also plans the
+// removal of old sandboxes that are not ready and have no remaining container.
 func (p *planner) leftovers() {
 	seen, used := map[string]int{}, map[string]bool{}
 	for _, s := range p.Status.Containers {
@@ -54,18 +54,19 @@ func (p *planner) leftovers() {
 		used[p.Status.SandboxOf[s.GetId()]] = true
 	}
 	for i, s := range p.Status.Sandboxes {
-		// StopPod stops a ready sandbox; the next plan removes it.
+		// StopPod stops an old sandbox that is ready; the next plan removes
+		// this sandbox.
 		if i > 0 && s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY && !used[s.GetId()] {
 			p.Remove = append(p.Remove, Remove{ID: s.GetId(), Name: s.GetMetadata().GetName(), Sandbox: true, Reason: "a newer sandbox replaced it"})
 		}
 	}
 }
 
-// keepCount returns how many instances of a container are kept, and the reason
-// for the removal of the others. Two are kept: the newest, and its predecessor,
-// which the status shows as the last state. If the plan creates a new instance,
-// only the newest existing one is kept. If the container is not in the spec,
-// none is kept.
+// keepCount returns how many instances of a container are not removed, and the
+// reason for the removal of all older instances. The count is two: the newest
+// instance, and its predecessor, which the status shows as the last state. If
+// the plan creates a new instance, the count is one. If the container is not in
+// the spec, the count is zero.
 func (p *planner) keepCount(name string) (n int, reason Reason) {
 	switch {
 	case !p.inSpec(name):

@@ -20,8 +20,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// Sandboxes are the runtime's calls for pod sandboxes that a Runner needs;
-// cri.RuntimeService implements it.
+// Sandboxes contains the runtime's methods for pod sandboxes that a Runner
+// calls. cri.RuntimeService implements Sandboxes.
 type Sandboxes interface {
 	RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, runtimeHandler string) (string, error)
 	StopPodSandbox(ctx context.Context, podSandboxID string) error
@@ -29,8 +29,8 @@ type Sandboxes interface {
 	PodSandboxStatus(ctx context.Context, podSandboxID string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error)
 }
 
-// Containers are the runtime's calls for containers that a Runner needs;
-// cri.RuntimeService implements it.
+// Containers contains the runtime's methods for containers that a Runner calls.
+// cri.RuntimeService implements Containers.
 type Containers interface {
 	CreateContainer(ctx context.Context, podSandboxID string, config *runtimeapi.ContainerConfig, sandboxConfig *runtimeapi.PodSandboxConfig) (string, error)
 	StartContainer(ctx context.Context, containerID string) error
@@ -38,50 +38,54 @@ type Containers interface {
 	RemoveContainer(ctx context.Context, containerID string) error
 }
 
-// Images pulls images if they are missing; images.Manager implements it.
+// Images pulls missing images. images.Manager implements Images.
 type Images interface {
 	Ensure(ctx context.Context, req images.Request) (images.Result, error)
 	Forget(pod types.UID)
 }
 
-// Volumes mounts and unmounts the volumes of pods; volumes.Manager implements
-// it. Every method is idempotent.
+// Volumes mounts and unmounts the volumes of pods. volumes.Manager implements
+// Volumes. Every method is idempotent.
 type Volumes interface {
 	// Unsupported returns an error that names every unsupported volume, or nil.
 	Unsupported(pod *corev1.Pod) error
 	// Mount mounts the volumes that the pod's containers use, except image
-	// volumes. It returns the path of each on the node, and which of them are
-	// read-only whatever the containers request. For volumes that are already
-	// mounted, Mount does not report that their contents could not be updated;
-	// Refresh does.
+	// volumes. It returns, by volume name, the paths of the volumes on the
+	// node, and the volumes that are read-only even if a container requests
+	// write access. If the contents of a mounted volume can't be updated, Mount
+	// does not return an error; Refresh does.
 	Mount(ctx context.Context, pod *corev1.Pod) (paths map[string]string, readOnly map[string]bool, err error)
 	// Refresh updates the contents of the pod's mounted volumes.
 	Refresh(ctx context.Context, pod *corev1.Pod) error
-	// Unmount removes all volumes of a pod. It returns nil if the pod has none.
+	// Unmount removes all volumes of a pod. It returns nil if the pod has no
+	// volumes.
 	Unmount(ctx context.Context, uid types.UID) error
-	// Pods returns the pods that may have volumes now.
+	// Pods returns the pods that may have volumes on the node.
 	Pods() ([]types.UID, error)
 }
 
-// PodCgroups manages a cgroup for each pod; cgroups.Cgroupfs implements it.
+// PodCgroups manages a cgroup for each pod. cgroups.Cgroupfs implements
+// PodCgroups.
 type PodCgroups interface {
-	// Ensure creates the pod's cgroup with its limits, and returns the
-	// cgroup_parent for the CRI. quotaPeriod is the period of CPU quotas; zero
-	// means no quotas.
+	// Ensure creates the pod's cgroup, sets its limits, and returns the
+	// cgroup_parent of the pod's sandbox for the CRI. quotaPeriod is the period
+	// of CPU quotas; zero means no quotas.
 	Ensure(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) (parent string, err error)
-	// Update sets the limits again during a resize.
+	// Update sets the limits of the pod's cgroup again during a resize.
 	Update(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) error
-	// Remove removes the cgroup. It returns nil if it does not exist. It is retried
-	// after an error.
+	// Remove removes the pod's cgroup. It returns nil if the cgroup does not
+	// exist. After an error, the next cleanup of the pod calls Remove again.
 	Remove(ctx context.Context, uid types.UID) error
 }
 
-// Store stores values by key. Get of an unknown key returns an error that is
+// Store stores values by key. Get of an unknown key returns an error that wraps
 // fs.ErrNotExist, Put replaces a value atomically, and Delete of an unknown key
 // returns nil. Package agent/state has two implementations.
 //
-// A store may have a method PutUnsynced with the signature of Put, whose value
-// may be lost or damaged if the machine loses power. The Runner prefers it.
+// A Store may also have a method PutUnsynced with the signature of Put. A value
+// that was stored with PutUnsynced may be lost or damaged if the machine loses
+// power. The Runner calls PutUnsynced instead of Put if the Store has this
+// method.
 type Store interface {
 	Get(ctx context.Context, key string) ([]byte, error)
 	Put(ctx context.Context, key string, value []byte) error
@@ -93,22 +97,23 @@ type unsynced interface {
 	PutUnsynced(ctx context.Context, key string, value []byte) error
 }
 
-// EventRecorder records events about pods; client-go's recorder implements it.
+// EventRecorder records events about pods. The recorder of client-go implements
+// EventRecorder.
 type EventRecorder interface {
 	Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any)
 }
 
 // DefaultPostStartTimeout is the default of [Config].PostStartTimeout. The
-// kubelet waits without a limit.
+// kubelet does not limit the duration of a postStart hook.
 const DefaultPostStartTimeout = 15 * time.Minute
 
 // Config configures a [Runner].
 type Config struct {
-	// Policy holds the settings that agents usually leave to their users.
+	// Policy holds the settings that agents usually let their users choose.
 	Policy
 
-	// Sandboxes and Containers are the runtime, and Images pulls its images.
-	// Required.
+	// Sandboxes and Containers call the runtime, and Images pulls images for
+	// the runtime. Required.
 	Sandboxes  Sandboxes
 	Containers Containers
 	Images     Images
@@ -117,89 +122,97 @@ type Config struct {
 	// PodCgroups manages the cgroups of pods. Nil: the runtime chooses the
 	// cgroups of containers, and pods as a whole have no limits.
 	PodCgroups PodCgroups
-	// UserIDs allocates the IDs of pods with user namespaces. Nil: such pods
+	// UserIDs allocates the IDs of pods with user namespaces. Nil: these pods
 	// are not supported.
 	UserIDs *IDRanges
 	// Hooks runs postStart and preStop hooks. Nil: hooks are skipped.
 	Hooks *lifecycle.HookRunner
-	// PostStartTimeout is how long a postStart hook may run. The pod's other
-	// containers wait for it. Default [DefaultPostStartTimeout].
+	// PostStartTimeout is how long a postStart hook may run. The Runner starts
+	// the next containers of the pod after the hook. Default
+	// [DefaultPostStartTimeout].
 	PostStartTimeout time.Duration
 	// Resizer changes resources in place. Nil: resources of existing containers
 	// do not change.
 	Resizer Resizer
 	// Resized is called after the Resizer has changed a pod. The runtime's
-	// lists do not show such a change, so a cache of statuses must inspect the
-	// pod again: pleg.Generator's RequestReinspect does that. It must not
-	// block. Optional.
+	// lists do not show changes of resources, so a cache of statuses must then
+	// inspect the pod again, for example with RequestReinspect of
+	// pleg.Generator. Resized must not block. Optional.
 	Resized func(types.UID)
-	// Inject returns what a container gets in addition to its spec;
-	// resources.Combine builds it from allocators. It is called before each
-	// instance is created: an error becomes the container's
-	// CreateContainerConfigError. It is also called in each sync for each
-	// running container: its CPUs and memory nodes are changed if they differ
-	// from the last known ones, and an error leaves them unchanged. It needs a
-	// Resizer. Pods may request extended resources that are in
-	// [Facts].Allocatable. Nil: nothing is added.
+	// Inject returns what a container gets in addition to its spec.
+	// resources.Combine makes an Inject function from allocators. The Runner
+	// calls Inject before it creates an instance of a container. If Inject
+	// returns an error, the container waits with the reason
+	// CreateContainerConfigError. The Runner also calls Inject in each sync for
+	// each running container. It then changes the container's CPUs and memory
+	// nodes if they differ from the last known values; if Inject returns an
+	// error, they do not change. Inject needs a Resizer. If Inject is set, pods
+	// may request extended resources that are in [Facts].Allocatable. Nil:
+	// containers get only what is in their spec.
 	Inject func(context.Context, resources.ContainerRequest) (resources.Injection, error)
-	// Probes returns the probe results of the container with that ID, see
+	// Probes returns the probe results of the container with the given ID, see
 	// [Input.Probes]. Nil: no container is probed.
 	Probes func(id string) ProbeResults
-	// Refresh reads the current state of the pod from the runtime. It is called
-	// after a kill to verify that the containers have stopped. The cache of the
-	// pod workers must have the same state when it returns. Required; pleg's
-	// RelistPod and podcache's GetNewerThan provide it.
+	// Refresh reads the current state of the pod from the runtime. The Runner
+	// calls Refresh to verify that the containers of a pod have stopped. When
+	// Refresh returns, the cache of the pod workers must contain the same
+	// state. pleg's RelistPod followed by podcache's GetNewerThan does this.
+	// Required.
 	Refresh func(context.Context, types.UID) (*podcache.Status, error)
-	// ParallelStarts is how many pods are started in the runtime at once, from
-	// the sandbox to the last container; others wait in order of arrival. A
-	// start that takes longer than a second gives its slot to the next pod. So
-	// the limit reduces the competition for processors, and a slow network or
-	// registry does not block other pods. Default: three for each processor; an
-	// agent whose runtime is on another machine may want more.
+	// ParallelStarts is the maximum number of pods that start in the runtime at
+	// the same time. The start of a pod lasts from its sandbox to its last
+	// container. Other pods wait in order of arrival. After one second, a start
+	// no longer counts, and the next pod may start. So the limit reduces the
+	// competition for processors, but a slow network or registry does not block
+	// other pods. Default: three for each processor. A higher number is useful
+	// if the runtime is on another machine.
 	ParallelStarts int
-	// Exited returns a channel that is closed when the container with that ID
-	// has ended, which cancels its hooks. If Exited or the channel is nil, the
-	// end of the container does not cancel its hooks.
+	// Exited returns a channel that is closed when the container with the given
+	// ID has ended. The Runner then cancels the hooks of the container. If
+	// Exited or the channel is nil, the end of the container does not cancel
+	// its hooks.
 	Exited func(id string) <-chan struct{}
 	// LogRoot is the directory of container logs, with one directory for each
 	// pod, as in the kubelet's /var/log/pods. It is created if it is missing.
-	// It may be a symbolic link, but links inside it are not followed to the
-	// outside. An absolute path, or empty: then containers have no logs, the
-	// runtime discards their output, FallbackToLogsOnError finds no termination
-	// message, and the restart count of a container that is no longer in the
-	// runtime starts at zero.
+	// LogRoot may be a symbolic link, but links inside the directory are not
+	// followed out of it. LogRoot is an absolute path, or empty. If it is
+	// empty, containers have no logs, the runtime discards their output,
+	// FallbackToLogsOnError finds no termination message, and the restart count
+	// of a container that is no longer in the runtime starts at zero.
 	LogRoot string
 	// ContainerLogs is the directory with a link to the log of each container,
 	// as in the kubelet's /var/log/containers, which log shippers read. It is
 	// created if it is missing. containergc removes the links, see
-	// containergc.Config.ContainerLogs. An absolute path, which needs LogRoot,
-	// or empty: then no links are made.
+	// containergc.Config.ContainerLogs. ContainerLogs is an absolute path,
+	// which requires LogRoot, or empty. If it is empty, no links are created.
 	ContainerLogs string
-	// RootDir is the directory of the other files of pods, below pods/UID as in
-	// the kubelet's /var/lib/kubelet: hosts files, termination messages, and
-	// sub-paths. It is created if it is missing. An absolute path, or empty:
-	// then pods have none of these.
+	// RootDir is the directory of the other files of pods: hosts files,
+	// termination messages, and sub-paths. These files are below
+	// RootDir/pods/UID, as in the kubelet's /var/lib/kubelet. RootDir is
+	// created if it is missing. It is an absolute path, or empty. If it is
+	// empty, pods have none of these files.
 	RootDir string
 	// SeccompRoot is the directory of the seccomp profiles of type Localhost.
-	// An absolute path, or empty: then such profiles are not supported.
+	// It is an absolute path, or empty. If it is empty, these profiles are not
+	// supported.
 	SeccompRoot string
-	// State stores records of pods under the keys "pods/<UID>/ending", the
-	// deadline of a terminating pod, and "pods/<UID>/resources", the resources
-	// that were enforced last. [Runner.Leftovers] finds the records of an
-	// earlier agent through the pod's directory below RootDir. Nil: the records
-	// are in memory only and are lost with the agent.
+	// State stores records of pods. The key "pods/<UID>/ending" has the
+	// deadline of a terminating pod, and the key "pods/<UID>/resources" has the
+	// resources that were enforced last. [Runner.Leftovers] finds the pods with
+	// records of an earlier agent through the pods' directories below RootDir.
+	// Nil: the records are only in memory and are lost when the agent ends.
 	State Store
-	// Agent is the name of the agent. Everything that this Runner creates has
-	// it as the label io.kubeparts.agent. Required.
+	// Agent is the name of the agent. All sandboxes and containers that this
+	// Runner creates have this name as the label io.kubeparts.agent. Required.
 	Agent string
-	// Facts returns the current facts about the node; it is called in each
-	// sync. Nil: no facts are known.
+	// Facts returns the current facts about the node. The Runner calls Facts in
+	// each sync. Nil: no facts are known.
 	Facts func() Facts
-	// RestartBackoff delays restarts. Default: the kubelet's, from 10 s
-	// doubling up to 5 min.
+	// RestartBackoff delays restarts. Default: the kubelet's back-off, which
+	// starts at 10 s and doubles up to 5 min.
 	RestartBackoff *lifecycle.Backoff
-	// Events receives the events that the kubelet would record, from several
-	// goroutines. Optional.
+	// Events receives the events that the kubelet would record. The Runner
+	// calls Events from several goroutines. Optional.
 	Events EventRecorder
 	// Clock is the time source. Default the system clock.
 	Clock clock.Clock
@@ -209,33 +222,33 @@ type Config struct {
 	Observer Observer
 }
 
-// Observer holds optional callbacks. They are called during a sync,
-// concurrently for different pods, and must not block.
+// Observer holds optional callbacks. The Runner calls them during a sync,
+// concurrently for different pods. They must not block.
 type Observer struct {
-	// Planned is called with every plan that is not empty, before it is carried
-	// out.
+	// Planned is called with every plan that is not empty, before the Runner
+	// carries out the plan.
 	Planned func(*corev1.Pod, Actions)
 	// SandboxStarted is called after every attempt to create a pod's sandbox,
-	// with its error: the kubelet's started_pods_total and
-	// started_pods_errors_total.
+	// with the error of the attempt. It corresponds to the kubelet's metrics
+	// started_pods_total and started_pods_errors_total.
 	SandboxStarted func(pod *corev1.Pod, err error)
 	// ContainerStarted is called after every attempt to start a container,
-	// including its postStart hook: the kubelet's started_containers_total and
-	// started_containers_errors_total. A container that backs off is not an
-	// attempt.
+	// including its postStart hook. It corresponds to the kubelet's metrics
+	// started_containers_total and started_containers_errors_total.
+	// ContainerStarted is not called while a container backs off.
 	ContainerStarted func(ContainerStart)
 }
 
 // A ContainerStart describes an attempt to start a container.
 type ContainerStart struct {
-	// Pod is the pod, which must not be modified. Start is the planned start.
+	// Pod is the pod. It must not be modified. Start is the planned start.
 	Pod *corev1.Pod
 	Start
 	// Code is the reason of the failure in the pod's status, such as
-	// [CreateContainerError]. It is empty after a success, and when the sync
+	// [CreateContainerError]. It is empty if the start succeeded or if the sync
 	// was cancelled.
 	Code string
-	// Err is nil after a success.
+	// Err is nil if the start succeeded.
 	Err error
 }
 

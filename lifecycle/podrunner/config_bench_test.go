@@ -11,7 +11,8 @@ import (
 )
 
 // Target: a runtime needs tens of milliseconds to create a container; its
-// configuration, with a large environment, should cost less than one.
+// configuration, with a large environment, should cost less than one
+// millisecond.
 func BenchmarkContainerConfig(b *testing.B) {
 	for _, n := range []int{10, 1000} {
 		b.Run(fmt.Sprintf("env=%d", n), func(b *testing.B) {

@@ -233,8 +233,8 @@ func TestDownwardFields(t *testing.T) {
 	require.Equal(t, "V=192.0.2.7", variables(got)[0], "the host's address is the pod's")
 }
 
-// variables returns NAME=VALUE of each; the type of a value depends on the
-// version of cri-api.
+// variables returns NAME=VALUE of each environment variable. The type of a
+// value depends on the version of cri-api.
 func variables(c *runtimeapi.ContainerConfig) []string {
 	var out []string
 	for _, e := range c.GetEnvs() {

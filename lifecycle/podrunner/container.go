@@ -16,50 +16,56 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/resources"
 )
 
-// Instance is what one instance of a container gets in addition to its spec. It
-// is neither modified nor retained, except for values that are part of the
-// returned configuration.
+// Instance holds what one instance of a container gets in addition to its spec.
+// ContainerConfig does not modify an Instance, but the returned configuration
+// may share values with it.
 type Instance struct {
 	// Attempt is the restart count.
 	Attempt uint32
-	// Image is the image as reported by the runtime: its ID and, for
-	// runAsNonRoot and for a group without a user, its user. Nil means an image
-	// without an ID that runs as root.
+	// Image is the image as the runtime reports it. ContainerConfig uses the
+	// image's ID and, if the spec sets no user, the image's user. Nil means an
+	// image without an ID that runs as root.
 	Image *runtimeapi.Image
-	// PodIPs are the addresses of the sandbox, the primary one first.
+	// PodIPs are the addresses of the sandbox, the primary address first.
 	PodIPs []string
 	// Volumes are the paths of the pod's volumes on the node, by name.
 	Volumes map[string]string
-	// ReadOnlyVolumes are the volumes that containers can't write to, whatever
-	// they request. Types that the agent keeps up to date are always read-only.
+	// ReadOnlyVolumes are the names of volumes that are read-only even if a
+	// container requests write access. Volumes whose contents the agent updates
+	// are always read-only.
 	ReadOnlyVolumes map[string]bool
-	// ImageVolumes are the image volumes, which the runtime mounts itself.
+	// ImageVolumes are the images of image volumes, by volume name. The runtime
+	// mounts these volumes.
 	ImageVolumes map[string]*runtimeapi.ImageSpec
-	// BlockDevices are volumes without a file system: the node's device, by
-	// name.
+	// BlockDevices are the paths of the node's devices for volumes without a
+	// file system, by volume name.
 	BlockDevices map[string]string
-	// SubPath prepares a part of a volume for mounting and returns its path on
-	// the node. Links that lead out of the volume must not be possible in that
-	// path. [SubPaths.Prepare] implements it. Nil: subPath is rejected.
-	// ContainerConfig is only as pure as this function.
+	// SubPath prepares a part of a volume for mounting, and returns the path of
+	// this part on the node. A pod must not be able to put a link that leads
+	// out of the volume into this path. [SubPaths.Prepare] implements SubPath.
+	// Nil: a mount with a subPath is an error.
 	SubPath func(SubPathMount) (hostPath string, err error)
 	// EtcHosts is the pod's hosts file on the node (see [EtcHosts]). Empty: the
-	// file of the image or of the runtime.
+	// container has the hosts file of the image or of the runtime.
 	EtcHosts string
 	// TerminationLog is the file on the node that is mounted at the container's
-	// terminationMessagePath (see [MakeTerminationLog]). Empty: none.
+	// terminationMessagePath (see [MakeTerminationLog]). Empty: no file is
+	// mounted.
 	TerminationLog string
-	// TargetID is the container whose process namespace an ephemeral container
-	// shares. Empty: as the pod specifies.
+	// TargetID is the ID of the container whose process namespace an ephemeral
+	// container shares. Empty: the pod's spec decides about the process
+	// namespace.
 	TargetID string
-	// Injection is what allocators add. Its Health has no effect.
+	// Injection is what allocators add to the container. Health in it has no
+	// effect.
 	resources.Injection
 }
 
 // ContainerConfig returns the CRI configuration of one instance of a container
-// of the pod. It is pure if [Instance].SubPath and [Facts].Objects are; it
-// neither modifies nor retains its arguments. The error names the invalid field
-// in the kubelet's words; it is the message of a CreateContainerConfigError.
+// of the pod. It is pure if [Instance].SubPath and [Facts].Objects are pure. It
+// does not modify its arguments. The error names the invalid field in the
+// kubelet's words. Its text is the message of a waiting state with the reason
+// CreateContainerConfigError.
 func ContainerConfig(ctx context.Context, pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*runtimeapi.ContainerConfig, error) {
 	if err := checkUserNamespace(pod, node); err != nil {
 		return nil, err
@@ -132,7 +138,7 @@ func keyValues(vars *variables) []*runtimeapi.KeyValue {
 func setText[T ~string | ~[]byte](field *T, text string) { *field = T(text) }
 
 // stopSignal returns the CRI number of the container's stop signal (KEP-4960);
-// zero means the image's.
+// zero means the stop signal of the image.
 func stopSignal(c *corev1.Container) (runtimeapi.Signal, error) {
 	if c.Lifecycle == nil || c.Lifecycle.StopSignal == nil {
 		return 0, nil
@@ -156,8 +162,9 @@ func containerLabels(pod *corev1.Pod, c *corev1.Container, agent string) map[str
 	}
 }
 
-// portsAnnotation is not read by this package; a kubelet uses it for a
-// container whose pod no longer exists.
+// portsAnnotation contains the ports of the container. This package and the
+// kubelet read it to run the preStop hook of a container whose pod no longer
+// exists.
 const portsAnnotation = "io.kubernetes.container.ports"
 
 func containerAnnotations(pod *corev1.Pod, c *corev1.Container, in Instance) map[string]string {

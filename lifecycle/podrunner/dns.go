@@ -13,16 +13,17 @@ import (
 )
 
 // DNS is the node's own DNS configuration. The zero value means that the node's
-// resolv.conf is unknown; then the runtime copies it into pods.
+// resolv.conf is unknown and that the runtime copies this file into pods.
 type DNS struct {
-	// Host is the node's resolv.conf. Nil: it is unknown, and the runtime
-	// copies it.
+	// Host is the content of the node's resolv.conf. Nil: the content is
+	// unknown, and the runtime copies the file.
 	Host *ResolvConf
-	// HostErr is why the node's resolv.conf can't be read; then no sandbox is
-	// created.
+	// HostErr is why the node's resolv.conf can't be read. If it is not nil, no
+	// sandbox is created.
 	HostErr error
 	// NoLookups disables DNS for pods that would use the node's configuration,
-	// as with an empty resolvConf in the kubelet. Host stays nil then.
+	// as an empty resolvConf does in the kubelet. If NoLookups is true, Host
+	// must be nil.
 	NoLookups bool
 }
 
@@ -39,16 +40,16 @@ const (
 	maxResolvConf  = 10 << 20
 )
 
-// DNSConfigForming is the reason of the event when entries of a pod's
-// resolv.conf were omitted; MissingClusterDNS when no cluster DNS is
-// configured.
+// DNSConfigForming is the reason of the event about omitted entries of a pod's
+// resolv.conf. MissingClusterDNS is the reason of the event about a cluster DNS
+// that is not configured.
 const (
 	DNSConfigForming  = "DNSConfigForming"
 	MissingClusterDNS = "MissingClusterDNS"
 )
 
-// Warning is an event of type Warning for a pod, or for its node if OfNode is
-// set.
+// Warning is an event of type Warning about a pod, or about its node if OfNode
+// is true.
 type Warning struct {
 	Reason, Message string
 	OfNode          bool
@@ -58,12 +59,13 @@ type Warning struct {
 // words.
 const unreadable = "Encountered error while parsing resolv conf file. Error"
 
-// ParseResolvConf parses a resolv.conf (resolv.conf(5)). Nameservers are added;
-// for search, the last line counts, and for options the last one of each name.
-// A dot at the end of a search domain is removed, and a domain that is only a
-// dot is ignored. Other lines and comments are ignored. The error is about a
-// nameserver line without a value, or about a text of more than 10 MiB; the
-// parsed part is returned with it.
+// ParseResolvConf parses a resolv.conf (resolv.conf(5)). It returns the servers
+// of all nameserver lines, the domains of the last search line, and the last
+// option of each name. It removes a dot at the end of a search domain, and
+// ignores a domain that is only a dot. It also ignores other lines and
+// comments. If a nameserver line has no value, it returns an error together
+// with the parsed lines. If the text has more than 10 MiB, it returns only an
+// error.
 func ParseResolvConf(text string) (ResolvConf, error) {
 	r, err := parseResolvConf(text)
 	if err != nil {
@@ -84,7 +86,7 @@ func parseResolvConf(text string) (r ResolvConf, err error) {
 		switch words[0] {
 		case "nameserver":
 			if len(words) == 1 {
-				err = errors.New("nameserver list is empty ") // the kubelet's, with the space
+				err = errors.New("nameserver list is empty ") // the kubelet's text, with the space at its end
 				continue
 			}
 			r.Servers = append(r.Servers, words[1])
@@ -104,10 +106,10 @@ func parseResolvConf(text string) (r ResolvConf, err error) {
 	return r, err
 }
 
-// DNSConfig returns the DNS configuration of the pod's sandbox from its
-// dnsPolicy and dnsConfig, within the kubelet's limits, and the warnings to
-// record. Nil means the node's configuration, which the runtime copies.
-// DNSConfig is pure.
+// DNSConfig returns the DNS configuration of the pod's sandbox, and the
+// warnings to record. It computes the configuration from the pod's dnsPolicy
+// and dnsConfig, and reduces it to the kubelet's limits. A nil configuration
+// means that the runtime copies the node's configuration. DNSConfig is pure.
 func DNSConfig(pod *corev1.Pod, node Node) (*runtimeapi.DNSConfig, []Warning) {
 	var warnings []Warning
 	var config *runtimeapi.DNSConfig
@@ -127,7 +129,7 @@ func DNSConfig(pod *corev1.Pod, node Node) (*runtimeapi.DNSConfig, []Warning) {
 	}
 	extra := pod.Spec.DNSConfig
 	if config == nil || node.DNS.HostErr != nil {
-		return nil, warnings // ignores dnsConfig: CheckSandbox rejects the pod
+		return nil, warnings // dnsConfig has no effect: CheckSandbox rejects the pod
 	}
 	if extra != nil {
 		config.Servers = distinct(append(config.Servers, extra.Nameservers...))
@@ -153,7 +155,8 @@ func checkDNS(pod *corev1.Pod, node Node) error {
 }
 
 // dnsPolicy returns the policy in effect: ClusterFirst, Default or None. An
-// unknown or missing policy is ClusterFirst.
+// unknown or missing policy means ClusterFirst. In the host network,
+// ClusterFirst means Default.
 func dnsPolicy(pod *corev1.Pod) corev1.DNSPolicy {
 	switch p := pod.Spec.DNSPolicy; p {
 	case corev1.DNSNone, corev1.DNSDefault:
@@ -179,7 +182,7 @@ func clusterDNS(pod *corev1.Pod, node Node) *runtimeapi.DNSConfig {
 	return config
 }
 
-// hostDNS returns the node's configuration.
+// hostDNS returns the node's configuration, or nil if it is unknown.
 func hostDNS(node Node) *runtimeapi.DNSConfig {
 	host := node.DNS.Host
 	switch {
@@ -193,8 +196,9 @@ func hostDNS(node Node) *runtimeapi.DNSConfig {
 	}
 }
 
-// noLookups returns a configuration that resolves nothing. It is not empty,
-// because a runtime would replace an empty one by the node's.
+// noLookups returns a configuration that resolves no name. The configuration is
+// not empty, because a runtime would replace an empty configuration with that
+// of the node.
 func noLookups(nodeIPs []string) *runtimeapi.DNSConfig {
 	config := &runtimeapi.DNSConfig{Searches: []string{"."}}
 	for _, ip := range nodeIPs {
@@ -210,8 +214,8 @@ func noLookups(nodeIPs []string) *runtimeapi.DNSConfig {
 	return config
 }
 
-// mergeOptions adds options of the pod and keeps the order. An option replaces
-// an existing one of the same name.
+// mergeOptions appends the options of the pod. An option of the pod replaces an
+// existing option of the same name, at the same position.
 func mergeOptions(options []string, more []corev1.PodDNSConfigOption) []string {
 	for _, o := range more {
 		option := o.Name
@@ -223,7 +227,8 @@ func mergeOptions(options []string, more []corev1.PodDNSConfigOption) []string {
 	return options
 }
 
-// setOption replaces the option of the same name, or appends the option.
+// setOption replaces the existing option of the same name, or appends the
+// option.
 func setOption(options []string, option string) []string {
 	name, _, _ := strings.Cut(option, ":")
 	i := slices.IndexFunc(options, func(o string) bool {
@@ -237,8 +242,8 @@ func setOption(options []string, option string) []string {
 	return options
 }
 
-// limitDNS reduces a configuration to the limits of resolvers, and returns
-// warnings about that.
+// limitDNS reduces a configuration to the limits of resolvers, and returns a
+// warning about each limit that was exceeded.
 func limitDNS(config *runtimeapi.DNSConfig) (warnings []Warning) {
 	if len(config.Servers) > maxNameservers {
 		config.Servers = config.Servers[:maxNameservers]
@@ -258,8 +263,9 @@ func limitDNS(config *runtimeapi.DNSConfig) (warnings []Warning) {
 	return warnings
 }
 
-// fitting returns the search domains within the limits: the first 32, without
-// those that are too long for a domain, up to 2048 characters including spaces.
+// fitting returns the search domains that are within the limits. It uses only
+// the first 32 domains, skips domains that are too long, and ends when the line
+// would have more than 2048 characters, including spaces.
 func fitting(searches []string) []string {
 	var out []string
 	line := -1

@@ -147,7 +147,8 @@ func TestDNSConfig(t *testing.T) {
 	require.Equal(t, []string{"rotate"}, host.Options, "the node's is left as it is")
 }
 
-// The DNS configuration of such a pod is unknown, so no sandbox is created.
+// If the node's resolv.conf can't be read, the DNS configuration is unknown, so
+// no sandbox is created.
 func TestDNSConfig_UnreadableResolvConf(t *testing.T) {
 	t.Parallel()
 	node := testNode()

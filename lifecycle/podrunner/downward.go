@@ -13,7 +13,7 @@ import (
 
 // FieldValue returns the value of a downward-API reference to a field of the
 // pod, for an environment variable. podIPs are the sandbox's addresses; the
-// first of each family is used, as in the pod's status. A pod in the node's
+// first of each family is used, as in the pod's status. A pod in the host
 // network has the node's addresses. FieldValue is pure.
 func FieldValue(ref *corev1.ObjectFieldSelector, pod *corev1.Pod, podIPs []string, node Node) (string, error) {
 	if v := ref.APIVersion; v != "" && v != "v1" {
@@ -64,10 +64,11 @@ func mapEntry(path string, pod *corev1.Pod) (string, error) {
 }
 
 // ResourceValue returns the value of a downward-API reference to requests or
-// limits of the named container, or of c if it names none. A missing limit of
-// CPU, memory or ephemeral storage defaults to the pod's, and then to the
-// node's allocatable amount; a missing limit of huge pages is zero. Values are
-// in units of the divisor, rounded up. ResourceValue is pure.
+// limits of the container that ref names, or of c if ref names no container. A
+// missing limit of CPU, memory or ephemeral storage defaults to the pod-level
+// limit or, if that is missing too, to the node's allocatable amount. A missing
+// limit of huge pages is zero. Values are in units of the divisor, rounded up.
+// ResourceValue is pure.
 func ResourceValue(ref *corev1.ResourceFieldSelector, pod *corev1.Pod, c *corev1.Container, allocatable corev1.ResourceList) (string, error) {
 	if ref.ContainerName != "" {
 		if c = podspec.Container(&pod.Spec, ref.ContainerName); c == nil {

@@ -18,8 +18,9 @@ import (
 )
 
 // enforcedRecordName is the name of the record with the resources that the
-// Runner enforced last for a pod. A runtime does not report all of them, so a
-// restarted agent needs the record to know what a resize changes.
+// Runner enforced last for a pod. A runtime does not report all of these
+// resources, so a restarted agent needs the record to know what a resize
+// changes.
 const enforcedRecordName = "resources"
 
 // enforcement holds what was enforced last for one pod.
@@ -43,7 +44,7 @@ type podLimits struct {
 // overhead.
 func podLimitsOf(pod *corev1.Pod, limits Limits) podLimits {
 	if podspec.QOSClass(pod) == corev1.PodQOSBestEffort {
-		return podLimits{CPUShares: podlimits.MinShares} // it can't be resized
+		return podLimits{CPUShares: podlimits.MinShares} // a BestEffort pod can't be resized
 	}
 	l := podlimits.Of(pod, limits.quotaPeriod())
 	return podLimits{
@@ -59,18 +60,18 @@ func (l podLimits) linux() *runtimeapi.LinuxContainerResources {
 }
 
 // Enforced returns, by container name, the requests and limits that the Runner
-// enforced last, when it created or resized the container, for
-// status.Input.Enforced. The map is empty if they are unknown. With
-// [Config.State] they survive a restart of the agent; then they are read from
-// State, even before the first sync of the pod.
+// enforced last, when it created or resized the container. The result can be
+// used as status.Input.Enforced. The map is empty if the requests and limits
+// are unknown. If [Config.State] is set, they survive a restart of the agent,
+// and Enforced reads them from State even before the first sync of the pod.
 func (r *Runner) Enforced(ctx context.Context, uid types.UID) map[string]corev1.ResourceRequirements {
 	e, _ := r.enforced(ctx, uid)
 	return e.Containers
 }
 
 // enforced returns a copy of the pod's record, and reports whether it was in
-// memory. It does not add the record to memory, because the pod may have been
-// forgotten.
+// memory. It does not store the record in memory, because [Runner.Forget] may
+// have been called for the pod.
 func (r *Runner) enforced(ctx context.Context, uid types.UID) (e enforcement, kept bool) {
 	r.mu.Lock()
 	e, kept = r.enforcements[uid]
@@ -84,11 +85,11 @@ func (r *Runner) enforced(ctx context.Context, uid types.UID) (e enforcement, ke
 	return enforcement{Containers: maps.Clone(e.Containers), Pod: e.Pod}, kept
 }
 
-// loadEnforced returns a copy of the record of a pod that is being synced,
-// and keeps the record in memory.
+// loadEnforced returns a copy of the record of a pod that is being synced, and
+// stores the record in memory.
 func (r *Runner) loadEnforced(ctx context.Context, uid types.UID) enforcement {
 	e, kept := r.enforced(ctx, uid)
-	if !kept && ctx.Err() == nil { // otherwise the next sync reads it
+	if !kept && ctx.Err() == nil { // if ctx is done, the next sync reads the record
 		r.cacheEnforced(uid, e)
 	}
 	return enforcement{Containers: maps.Clone(e.Containers), Pod: e.Pod}
@@ -125,8 +126,8 @@ func (r *Runner) readEnforced(ctx context.Context, uid types.UID) (e enforcement
 }
 
 // setEnforced applies change to the pod's record, and stores the record if it
-// differs. A BestEffort pod has no record: it can't be resized, because its QoS
-// class would change.
+// has changed. A BestEffort pod has no record: the pod can't be resized,
+// because its QoS class would change.
 func (r *Runner) setEnforced(ctx context.Context, pod *corev1.Pod, change func(*enforcement)) {
 	e := r.loadEnforced(ctx, pod.UID)
 	if podspec.QOSClass(pod) == corev1.PodQOSBestEffort && e.Containers == nil {
@@ -192,7 +193,7 @@ func replaced(list, other corev1.ResourceList, name corev1.ResourceName) corev1.
 }
 
 // enforceable returns the requests and limits of c that a resize can change:
-// CPU and memory, with the pod's limits where c has none (KEP-2837).
+// CPU and memory, with the pod's limit if c has no limit (KEP-2837).
 func enforceable(pod *corev1.Pod, c *corev1.Container) corev1.ResourceRequirements {
 	only := func(list corev1.ResourceList) corev1.ResourceList {
 		return replaced(replaced(nil, list, corev1.ResourceCPU), list, corev1.ResourceMemory)

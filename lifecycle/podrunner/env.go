@@ -13,9 +13,10 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// environment returns the container's variables: those of services, then those
-// of envFrom, by name, then those of env in order. A value may refer to earlier
-// variables, and a repeated name replaces the earlier value.
+// environment returns the container's environment variables in this order: the
+// variables of services, the variables of each envFrom source sorted by name,
+// and the variables of env. A value in env may refer to earlier variables. A
+// later variable replaces an earlier variable with the same name.
 func environment(ctx context.Context, pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*variables, error) {
 	vars := &variables{at: map[string]int{}}
 	objects := references{pod: pod, objects: node.Objects}
@@ -56,8 +57,8 @@ type sources struct {
 	objects   references
 }
 
-// value returns the value of a variable's source; ok is false if it is optional
-// and missing.
+// value returns the value of a variable's source. ok is false if the source is
+// optional and missing.
 func (f sources) value(ctx context.Context, s *corev1.EnvVarSource) (text string, ok bool, err error) {
 	switch {
 	case s.FieldRef != nil:
@@ -102,7 +103,7 @@ func (r references) all(ctx context.Context, from *corev1.EnvFromSource) (map[st
 	return data, err
 }
 
-// The kinds of objects in messages.
+// The kinds of objects in error messages.
 const (
 	configMapKind = "ConfigMap"
 	secretKind    = "Secret"
@@ -114,7 +115,8 @@ type reference struct {
 	optional        bool
 }
 
-// key returns one entry; ok is false if it is optional and missing.
+// key returns one entry of an object. ok is false if the entry is optional and
+// missing.
 func (r references) key(ctx context.Context, to reference) (text string, ok bool, err error) {
 	data := r.configMap
 	if to.kind == secretKind {
@@ -186,8 +188,9 @@ func (v *variables) set(name, value string) {
 	v.names, v.values = append(v.names, name), append(v.values, value)
 }
 
-// below returns v with more variables added. Variables that v has already take
-// precedence. Values that were expanded before do not change.
+// below returns v with the variables in more added. If v and more have the same
+// variable, the value in v is used. Values that were expanded before do not
+// change.
 func (v *variables) below(more map[string]string) (*variables, error) {
 	if len(more) == 0 {
 		return v, nil
@@ -212,8 +215,8 @@ func (v *variables) get(name string) (string, bool) {
 	return v.values[i], true
 }
 
-// check rejects names and values that an environment cannot contain: the
-// program would see others, or would not start.
+// check returns an error if an environment can't contain a name or a value: the
+// program would get another variable, or would not start.
 func (v *variables) check() error {
 	for i, name := range v.names {
 		switch {
@@ -250,8 +253,9 @@ func (v *variables) expand(s string) string {
 	})
 }
 
-// expandBy expands s with the values of the given function. If the result is
-// too long, it is empty, and so are all later ones; fits reports the error.
+// expandBy expands s with the values that value returns. If the result is too
+// long, expandBy and all its later calls return an empty string, and
+// [variables.fits] returns an error.
 func (v *variables) expandBy(s string, value func(name string) string) string {
 	text, ok := expansion.Expand(s, expansion.MaxBytes-v.bytes, value)
 	if !ok {
@@ -261,7 +265,7 @@ func (v *variables) expandBy(s string, value func(name string) string) string {
 }
 
 // fits returns an error if the environment is too long to start a program.
-// Values that were replaced by later ones of the same name count too.
+// Values that a later variable of the same name has replaced also count.
 func (v *variables) fits() error {
 	if v.bytes > expansion.MaxBytes {
 		return expansion.ErrTooLong{What: "environment, command and arguments"}

@@ -17,8 +17,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// objects are ConfigMaps and Secrets of namespace ns; the one called broken
-// can't be read, the one called nil is nil.
+// objects are ConfigMaps and Secrets of namespace ns. The object "broken" can't
+// be read, and the object "nil" is nil.
 type objects struct {
 	configMaps map[string]map[string]string
 	secrets    map[string]map[string][]byte
@@ -151,7 +151,8 @@ func TestContainerConfig_ThousandVariables(t *testing.T) {
 	require.Equal(t, want, variables(got))
 }
 
-// No shell is between a manifest and a program: every character is passed on.
+// No shell interprets the arguments in a manifest: the program gets every
+// character.
 func TestArgumentsWithEverySpecialCharacter(t *testing.T) {
 	t.Parallel()
 	var special strings.Builder

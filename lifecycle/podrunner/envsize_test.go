@@ -13,7 +13,8 @@ import (
 
 const tooLong = "environment, command and arguments: more than 6291456 bytes with all $(NAME) references replaced"
 
-// doubling returns variables that each refer to the previous one ten times.
+// doubling returns variables, each of them with ten references to the previous
+// variable.
 func doubling(count int) (env []corev1.EnvVar) {
 	env = append(env, corev1.EnvVar{Name: "V0", Value: "0123456789"})
 	for i := 1; i < count; i++ {

@@ -3,7 +3,9 @@ package podrunner
 import "fmt"
 
 // targetID returns the ID of the container whose process namespace the
-// ephemeral container of that name shares; "" if it has no target.
+// ephemeral container with the given name shares. It returns "" if the
+// ephemeral container has no target, or if the name is that of another
+// container.
 func (t *podSync) targetID(name string) (string, error) {
 	for i := range t.pod.Spec.EphemeralContainers {
 		c := &t.pod.Spec.EphemeralContainers[i]

@@ -10,8 +10,9 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-// Reasons of waiting containers, as in a pod's status. Package lifecycle has
-// those of back-off and of hooks, package images those of images.
+// Reasons of waiting containers, as in a pod's status. The reasons about
+// back-off and hooks are in package lifecycle, the reasons about images in
+// package images.
 const (
 	// CreateContainerConfigError means that the container's configuration is
 	// invalid.
@@ -26,12 +27,13 @@ const (
 	RestartingAllContainers = "RestartingAllContainers"
 )
 
-// longestMessage is how many bytes of a runtime's error message go into a pod's
-// status: it may contain a program's whole output. It is the limit of
-// termination messages too.
+// longestMessage is the maximum length, in bytes, of a runtime's error message
+// in a pod's status. The message may contain all output of a program. The limit
+// of termination messages is the same.
 const longestMessage = 4096
 
-// startError is why a container could not be started: a message or an error.
+// startError describes why a container could not be started. It has a message
+// or an error.
 type startError struct {
 	reason, message string
 	err             error
@@ -41,7 +43,7 @@ func (e *startError) Error() string { return e.reason + ": " + e.text() }
 
 func (e *startError) Unwrap() error { return e.err }
 
-// text returns the message, or the text of a gRPC error without its code.
+// text returns the message, or the text of the error without its gRPC code.
 func (e *startError) text() string {
 	if e.err == nil {
 		return e.message
@@ -49,9 +51,9 @@ func (e *startError) text() string {
 	return grpcstatus.Convert(e.err).Message()
 }
 
-// waitingReason returns the reason and message of a failed start for the status. They
-// are empty if the container did not fail, as when the sync was cancelled.
-// retryAt is set if the start only backs off.
+// waitingReason returns the reason and message of a failed start for the
+// status. Both are empty if the container did not fail, for example because the
+// sync was cancelled. retryAt is set if the start only backs off.
 func waitingReason(err error) (reason, message string, retryAt time.Time) {
 	if e, ok := errors.AsType[*images.Error](err); ok {
 		reason, message, retryAt = e.Reason, e.Message, e.RetryAt

@@ -40,7 +40,7 @@ func (e *events) Eventf(_ runtime.Object, kind, reason, format string, args ...a
 	e.seen = append(e.seen, fmt.Sprintf("%s %s %s", kind, reason, fmt.Sprintf(format, args...)))
 }
 
-// take returns the events since its last call.
+// take returns the events since the last call of take.
 func (e *events) take() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -116,8 +116,8 @@ func TestSyncTerminatingPod_UnknownStateIsNotStopped(t *testing.T) {
 	}
 }
 
-// slowCreate creates containers but returns too late; meanwhile the container's
-// name is reserved.
+// slowCreate creates containers, but returns after the caller's timeout. Until
+// then the container's name is reserved.
 type slowCreate struct {
 	podrunner.Containers
 	answers []error
@@ -159,7 +159,7 @@ func TestSyncPod_SandboxThatDiesAtOnceBacksOff(t *testing.T) {
 	t.Parallel()
 	b, events := newBedWithEvents(t)
 	pod := podOf(nil, "app")
-	for range 600 { // a death is noticed within a second
+	for range 600 { // the end of a container is detected within a second
 		_ = b.sync(pod)
 		if s := b.look(pod.UID).ReadySandbox(); s != nil {
 			require.NoError(t, b.node.KillSandbox(s.GetId()))
@@ -198,7 +198,7 @@ func TestSyncPod_ContainerRemovedFromTheSpecIsStoppedAndRemoved(t *testing.T) {
 	b.did()
 	less := pod.DeepCopy()
 	less.Spec.Containers = less.Spec.Containers[:1]
-	less.Spec.TerminationGracePeriodSeconds = new(int64(-7)) // as little as may be
+	less.Spec.TerminationGracePeriodSeconds = new(int64(-7)) // less than the minimum
 	done := make(chan error, 1)
 	req := podworker.SyncRequest{Pod: less, Status: b.look(pod.UID)}
 	go func() {
@@ -233,7 +233,7 @@ func TestSyncPod_ContainerThatCannotBeReplacedKeepsRunning(t *testing.T) {
 		require.NotContains(t, b.did(), "StopContainer ns/pod/app", name)
 		require.True(t, running(b.look(pod.UID).Container("app")), name)
 
-		changed.Spec.Containers[0] = corev1.Container{Name: "app", Image: "crash"} // this one can be pulled
+		changed.Spec.Containers[0] = corev1.Container{Name: "app", Image: "crash"} // an image that can be pulled
 		require.NoError(t, b.sync(changed))
 		require.Equal(t, []string{
 			"PullImage crash:latest", "StopContainer ns/pod/app", "CreateContainer ns/pod/app", "StartContainer ns/pod/app",
@@ -336,7 +336,7 @@ func TestSyncPod_PullBackOffIsARetryError(t *testing.T) {
 func allWait(err error) bool {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
-		_, ok := any(err).(*podworker.RetryError) // itself, not what it wraps
+		_, ok := any(err).(*podworker.RetryError) // err itself, not an error that err wraps
 		return ok
 	}
 	return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !allWait(e) })

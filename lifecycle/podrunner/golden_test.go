@@ -21,14 +21,15 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// TestConfig reads pods from testdata/config and shows all that a runtime is told
-// of them. A case is
+// TestConfig reads pods from testdata/config and shows the configurations of
+// their sandboxes and containers. A case is
 //
 //	pod [cgroup=v2] [bare] [attempt=3]
 //	MANIFEST
 //
-// on a node of a cluster, or on a bare one, of which nothing is known. After a
-// deliberate change: go test ./lifecycle/podrunner -run TestConfig -rewrite
+// "bare" is a node about which nothing is known. Otherwise the node is in a
+// cluster. After a deliberate change: go test ./lifecycle/podrunner -run
+// TestConfig -rewrite
 func TestConfig(t *testing.T) {
 	datadriven.Walk(t, "testdata/config", func(t *testing.T, file string) {
 		t.Helper()
@@ -111,8 +112,9 @@ func showPod(t *testing.T, pod *corev1.Pod, attempt uint32, node podrunner.Node)
 	return b.String()
 }
 
-// messageYAML shows what is set of a message. Variables are text or bytes, and
-// signals have other names, by version of cri-api.
+// messageYAML shows the fields of a message that are set. The type of
+// environment variables and the names of signals depend on the version of
+// cri-api.
 func messageYAML(t *testing.T, m proto.Message) string {
 	t.Helper()
 	raw, err := protojson.Marshal(m)

@@ -17,9 +17,9 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// postStart runs the hook of a container that has just started. As in the
-// kubelet, later containers wait for it, and a container whose hook fails is
-// stopped.
+// postStart runs the postStart hook of a container that has just started. As in
+// the kubelet, the next containers start after the hook, and a container is
+// stopped if its hook fails.
 func (t *podSync) postStart(ctx context.Context, c *corev1.Container, id string) error {
 	if t.cfg.Hooks == nil || c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
 		return nil
@@ -64,8 +64,8 @@ func (r *Runner) exited(id string) <-chan struct{} {
 	return r.cfg.Exited(id)
 }
 
-// hookDone reports whether the preStop hook of the container has ended before.
-// A cancelled hook has not.
+// hookDone reports whether the preStop hook of the container has ended. A
+// cancelled hook does not count as ended.
 func (r *Runner) hookDone(uid types.UID, id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,8 +79,8 @@ func (r *Runner) setHookDone(ctx context.Context, uid types.UID, id string) {
 	r.writeTermination(ctx, uid)
 }
 
-// setPreStopped records that the container's preStop hook has run. The caller
-// holds mu.
+// setPreStopped records that the container's preStop hook has ended. The caller
+// holds r.mu.
 func (r *Runner) setPreStopped(uid types.UID, id string) {
 	if r.preStopped[uid] == nil {
 		r.preStopped[uid] = map[string]bool{}
@@ -98,9 +98,9 @@ func (r *Runner) forgetHooks(status *podcache.Status) {
 	})
 }
 
-// podFromAnnotations reconstructs a pod that only the runtime knows from the
-// annotations of its containers, so that their preStop hooks run, as in the
-// kubelet.
+// podFromAnnotations reconstructs a pod that only the runtime knows, from the
+// annotations of its containers. The preStop hooks of these containers can then
+// run, as in the kubelet.
 func podFromAnnotations(status *podcache.Status) *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.UID, pod.Namespace, pod.Name = status.UID, status.Namespace, status.Name

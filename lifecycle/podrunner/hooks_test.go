@@ -24,7 +24,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// commands runs hooks: a command is its duration, "fail" or "hang".
+// commands runs hooks. The command of a hook is the hook's duration, "fail" or
+// "hang".
 type commands struct{ journal }
 
 func (c *commands) ExecSync(ctx context.Context, id string, cmd []string, _ time.Duration) (stdout, stderr []byte, err error) {
@@ -34,7 +35,7 @@ func (c *commands) ExecSync(ctx context.Context, id string, cmd []string, _ time
 	}
 	d, err := time.ParseDuration(cmd[0])
 	if err != nil {
-		d = time.Hour // it hangs
+		d = time.Hour // the hook hangs
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -48,7 +49,7 @@ func (c *commands) ExecSync(ctx context.Context, id string, cmd []string, _ time
 	}
 }
 
-// asked records requested URLs instead.
+// asked records the URLs that HTTP hooks request.
 type asked struct{ journal }
 
 func (a *asked) Do(req *http.Request) (*http.Response, error) {
@@ -83,7 +84,8 @@ func hookBubble(t *testing.T, f func(b *bed, ran *commands, e *events), change .
 	inBubble(t, func(b *bed) { f(b, ran, e) }, append([]func(*podrunner.Config){withHooks(t, ran, e)}, change...)...)
 }
 
-// TestPostStart_DelaysLaterContainers: as in the kubelet, and users rely on it.
+// TestPostStart_DelaysLaterContainers: later containers start after the hook,
+// as in the kubelet. Users rely on this order.
 func TestPostStart_DelaysLaterContainers(t *testing.T) {
 	t.Parallel()
 	hookBubble(t, func(b *bed, ran *commands, _ *events) {
@@ -130,8 +132,8 @@ func TestPostStart_Hangs(t *testing.T) {
 		require.Equal(t, lifecycle.PostStartHookError, b.runner.Waiting(pod.UID)["app"].Reason)
 		require.False(t, running(b.look(pod.UID).Container("app")))
 
-		// A pod that is terminated meanwhile ends at once, and its container
-		// does not count as failed.
+		// If the pod is terminated during the hook, it ends at once, and its
+		// container does not count as failed.
 		pod.UID = "other"
 		ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
 		defer cancel()
@@ -222,7 +224,8 @@ func TestPreStop_CancelledHookRunsAgain(t *testing.T) {
 
 // TestLifeCycleHooks is upstream's TestLifeCycleHook and
 // TestLifeCycleHookForRestartableInitContainer: which hooks of a container and
-// of a sidecar run, by command and HTTP, and without time for them.
+// of a sidecar run, by command and HTTP, and whether they run if no time is
+// left.
 func TestLifeCycleHooks(t *testing.T) {
 	t.Parallel()
 	get := &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/bye", Port: intstr.FromInt32(80)}}
@@ -324,7 +327,7 @@ func TestPlanTermination_SidecarsLastInReverse(t *testing.T) {
 	}, timed(s))
 }
 
-// cache returns fresh statuses.
+// cache returns statuses that are read at each call.
 type cache struct{ *bed }
 
 func (c cache) Get(uid types.UID) (*podcache.Status, error) { return c.look(uid), nil }
@@ -335,8 +338,9 @@ func (c cache) GetNewerThan(_ context.Context, uid types.UID, _ time.Time) (*pod
 	return c.look(uid), nil
 }
 
-// TestRunner_ShorterSecondDeletion while a hook runs, and while a container
-// is being stopped (kubernetes#127339).
+// TestRunner_ShorterSecondDeletion: the pod is deleted again with a shorter
+// grace period while a hook runs, and while a container is being stopped
+// (kubernetes#127339).
 func TestRunner_ShorterSecondDeletion(t *testing.T) {
 	t.Parallel()
 	for name, hook := range map[string]string{"during a hook": "hang", "during a stop": "1s"} {
@@ -430,7 +434,8 @@ func TestHooksByHTTPGoToThePod(t *testing.T) {
 	}
 }
 
-// TestHooks_EndWithTheirContainer: a sleep hook is cancelled.
+// TestHooks_EndWithTheirContainer: a sleep hook is cancelled when its container
+// ends.
 func TestHooks_EndWithTheirContainer(t *testing.T) {
 	t.Parallel()
 	var exited chan struct{}
@@ -439,7 +444,7 @@ func TestHooks_EndWithTheirContainer(t *testing.T) {
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 500}}}
 		require.NoError(t, b.sync(pod))
 		began := time.Now()
-		exited = make(chan struct{}) // one of this bubble
+		exited = make(chan struct{}) // a channel of this bubble
 		time.AfterFunc(3*time.Second, func() { close(exited) })
 		require.NoError(t, b.terminate(pod, 600*time.Second))
 		require.Equal(t, 3*time.Second, time.Since(began))

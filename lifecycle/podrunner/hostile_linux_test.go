@@ -34,8 +34,8 @@ func TestSyncPod_PipeInThePlaceOfALogFolder(t *testing.T) {
 	require.NoError(t, s.sync(pod))
 }
 
-// A container can write to its hosts file without limit. The agent reads no
-// more of it than it would write.
+// A container can write to its hosts file without limit. The agent reads only
+// as many bytes as it would write, and one more.
 func TestSyncPod_HugeHostsFileIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
@@ -52,8 +52,8 @@ func TestSyncPod_HugeHostsFileIsReplaced(t *testing.T) {
 	require.Equal(t, int64(len(before)), after.Size())
 }
 
-// The target of a link in a volume is found without opening it: a socket can't
-// be opened, and the writer of a pipe would see a reader.
+// The Runner resolves a link in a volume without opening the link's target: a
+// socket can't be opened, and opening a pipe would wake up its writer.
 func TestSubPaths_LinkIsResolvedWithoutAnOpen(t *testing.T) {
 	s, b, volume, _ := volumeBed(t)
 	require.NoError(t, syscall.Mkfifo(filepath.Join(volume, "pipe"), 0o600))

@@ -8,11 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// longestHostname is the kernel's limit, without the terminating zero.
+// longestHostname is the kernel's limit of a hostname in bytes, without the
+// terminating zero.
 const longestHostname = 63
 
-// hostname returns the pod's hostname, cut to the kernel's limit, and its
-// domain in the cluster, empty if it has none.
+// hostname returns the pod's hostname, shortened to the kernel's limit, and the
+// pod's domain in the cluster. The domain is empty if the pod has no domain.
 func hostname(pod *corev1.Pod, node Node) (name, domain string, err error) {
 	if override := pod.Spec.HostnameOverride; override != nil {
 		if wrong := validation.IsDNS1123Subdomain(*override); len(wrong) > 0 {
@@ -51,8 +52,8 @@ func cutHostname(pod, name string) (string, error) {
 	return cut, nil
 }
 
-// kernelName returns the hostname for the kernel: the pod's hostname, or its
-// FQDN if the pod requests that.
+// kernelName returns the hostname for the kernel: the pod's hostname, or the
+// pod's FQDN if setHostnameAsFQDN is true.
 func kernelName(pod *corev1.Pod, node Node) (string, error) {
 	if pod.Spec.HostNetwork {
 		return "", nil

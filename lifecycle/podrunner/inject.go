@@ -22,7 +22,7 @@ type injections struct {
 	// cpusets holds the last cpuset that this Runner set for a container, by
 	// container ID.
 	cpusets map[string]Cpuset
-	// health holds the last returned health, by container name.
+	// health holds the health that Inject returned last, by container name.
 	health map[string][]corev1.ResourceStatus
 }
 
@@ -51,8 +51,8 @@ func runningContainers(pod *corev1.Pod, status *podcache.Status) iter.Seq2[*core
 }
 
 // pinnings calls Inject for each running container of the pod and returns the
-// cpusets that Plan compares. Containers for which Inject fails are not
-// changed.
+// cpusets that Plan compares. If Inject fails for a container, the cpuset of
+// this container is not changed.
 func (r *Runner) pinnings(ctx context.Context, pod *corev1.Pod, status *podcache.Status) (map[string]Pinning, error) {
 	if r.cfg.Inject == nil {
 		return nil, nil
@@ -84,8 +84,9 @@ func (t *podSync) inject(ctx context.Context, c *corev1.Container) (resources.In
 	return in, err
 }
 
-// pin changes the cpusets of running containers. A failure does not stop the
-// others; the next plan contains it again.
+// pin changes the cpusets of running containers. If a change fails, pin
+// continues with the other changes, and the next plan contains the failed
+// change again.
 func (t *podSync) pin(ctx context.Context, pins []Pin) error {
 	var errs []error
 	for _, p := range pins {
@@ -101,10 +102,10 @@ func (t *podSync) pin(ctx context.Context, pins []Pin) error {
 	return errors.Join(errs...)
 }
 
-// Health returns, by container name, the health of the resources that
-// [Config].Inject returned for the pod's containers in the last sync, for
-// status.Input.Devices. Nil means unknown. The caller owns the map; the slices
-// must not be modified.
+// Health returns the health of resources that [Config].Inject returned last for
+// the pod's containers, by container name. The result can be used as
+// status.Input.Devices. Nil means that the health is unknown. The caller owns
+// the map, but must not modify the slices.
 func (r *Runner) Health(uid types.UID) map[string][]corev1.ResourceStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,7 +140,8 @@ func (r *Runner) cpuset(uid types.UID, s *runtimeapi.ContainerStatus) Cpuset {
 	return Cpuset{CPUs: linux.GetCpusetCpus(), Mems: linux.GetCpusetMems()}
 }
 
-// setCpuset records the cpuset of a container. Empty fields were not changed.
+// setCpuset records the cpuset that was set for a container. An empty field
+// means that the value was not set.
 func (r *Runner) setCpuset(uid types.UID, id string, given Cpuset) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,7 +149,7 @@ func (r *Runner) setCpuset(uid types.UID, id string, given Cpuset) {
 	cpusets[id] = given.or(cpusets[id])
 }
 
-// dropCpusets deletes the records of containers that have ended.
+// dropCpusets deletes the recorded cpusets of containers that have ended.
 func (r *Runner) dropCpusets(status *podcache.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

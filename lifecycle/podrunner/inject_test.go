@@ -28,7 +28,7 @@ type ledger struct {
 	mu   sync.Mutex
 	in   resources.Injection
 	err  error
-	ids  []string // of the instances that it was asked about
+	ids  []string // of the instances in the requests
 }
 
 func (l *ledger) Name() string { return l.name }
@@ -182,8 +182,8 @@ func TestInject_UpdateThatFailsIsTriedAgain(t *testing.T) {
 	require.Equal(t, "1", b.look(pod.UID).Container("app").GetResources().GetLinux().GetCpusetCpus())
 }
 
-// TestInject_AfterARestartOfTheAgent: if the runtime shows no cpuset, it is set
-// once.
+// TestInject_AfterARestartOfTheAgent: if the runtime shows no cpuset, the
+// Runner sets the cpuset once.
 func TestInject_AfterARestartOfTheAgent(t *testing.T) {
 	t.Parallel()
 	cpu := &ledger{name: "cpu", in: resources.Injection{CPUs: "0-3"}}
@@ -243,7 +243,8 @@ func TestPlan_PinsContainersThatKeepRunning(t *testing.T) {
 	require.Empty(t, podrunner.Plan(in).Pin)
 }
 
-// Allocators provide extended resources, if the node has them.
+// Extended resources are supported if the Runner has allocators and the node
+// has the resources.
 func TestUnsupported_ExtendedResources(t *testing.T) {
 	t.Parallel()
 	pod := podOf(nil, "app")

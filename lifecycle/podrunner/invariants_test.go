@@ -20,7 +20,7 @@ import (
 )
 
 // TestPlan_Invariants makes plans for random situations, most of which no real
-// runtime shows. A failing one is printed as a case for testdata/plan.
+// runtime shows. A situation that fails is printed as a case for testdata/plan.
 func TestPlan_Invariants(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5000) {
@@ -124,8 +124,8 @@ func (p *plan) usable() bool {
 		newest.GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_POD
 }
 
-// serves reports whether s runs, is the newest of its name in a usable sandbox,
-// and matches the spec.
+// serves reports whether s runs, is the newest instance of its name in a usable
+// sandbox, and matches the spec.
 func (p *plan) serves(s *runtimeapi.ContainerStatus) bool {
 	c := p.specOf(s)
 	if c == nil || !p.usable() || p.here(c.Name) != s || !running(s) {
@@ -141,7 +141,7 @@ func (p *plan) serves(s *runtimeapi.ContainerStatus) bool {
 	case p.kindOf(c.Name) == podrunner.Sidecar && c.StartupProbe != nil && !probes.Started:
 		return !probes.StartupFailed
 	}
-	if hash == "" { // a kubelet's, or nobody's
+	if hash == "" { // a kubelet or an unknown agent created the container
 		hash = cmp.Or(s.GetAnnotations()[crilabels.Hash], podspec.KubeletHash(c))
 		if hash == podspec.KubeletHash(c) {
 			hash = podspec.ContainerHash(c)
@@ -151,7 +151,8 @@ func (p *plan) serves(s *runtimeapi.ContainerStatus) bool {
 		(c.StartupProbe == nil || !probes.StartupFailed) && !p.resizeRestarts(c, s)
 }
 
-// resizeRestarts: "restart-for cpu" is the only such policy here.
+// resizeRestarts reports whether a resize restarts c. The only resize policy in
+// these situations is "restart-for cpu".
 func (p *plan) resizeRestarts(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 	want, has := p.wanted[c.Name], s.GetResources().GetLinux()
 	return p.kindOf(c.Name) != podrunner.Init && want != nil && has != nil && len(c.ResizePolicy) > 0 && want.CpuQuota != has.CpuQuota
@@ -166,8 +167,9 @@ func (p *plan) specOf(s *runtimeapi.ContainerStatus) *corev1.Container {
 	return nil
 }
 
-// kindOf goes by name, as randomSituation does, except that the policy of init
-// containers decides whether they are sidecars.
+// kindOf returns the kind of a container by its name, because randomSituation
+// names containers by kind. The restart policy decides whether an init
+// container is a sidecar.
 func (p *plan) kindOf(name string) podrunner.ContainerKind {
 	for _, c := range p.pod.Spec.InitContainers {
 		if c.Name == name && podspec.IsSidecar(&c) {
@@ -192,7 +194,8 @@ func mayRun(s *runtimeapi.ContainerStatus) bool {
 	return s.GetState() != runtimeapi.ContainerState_CONTAINER_CREATED && s.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED
 }
 
-// here returns the newest container of that name if it is in the newest sandbox.
+// here returns the newest container with the given name if this container is in
+// the newest sandbox.
 func (p *plan) here(name string) *runtimeapi.ContainerStatus {
 	if c := p.status.Container(name); p.status.Active(name) == c {
 		return c
@@ -251,8 +254,9 @@ func (p *plan) asksForAll(c corev1.Container) bool {
 		slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return r.ExitCodes.Values[0] == 2 })
 }
 
-// isPassive reports whether s is the newest instance of an init container that
-// is not the current one, or an ephemeral container, or a regular one in an
+// isPassive reports whether a plan need not stop s although s may run. This is
+// so for the newest instance of an init container that is not the current init
+// container, for an ephemeral container, and for a regular container in an
 // unknown state, which is stopped when it is started again.
 func (p *plan) isPassive(s *runtimeapi.ContainerStatus) bool {
 	c := p.specOf(s)
@@ -267,8 +271,8 @@ func (p *plan) somethingIsThere() bool {
 	return len(p.status.Sandboxes) > 0 || slices.ContainsFunc(p.status.Containers, mayRun)
 }
 
-// checkRestartAll: everything is removed except ephemeral containers, the
-// requester last.
+// checkRestartAll: everything is removed except ephemeral containers, and the
+// container that requested the restart is removed last.
 func (p *plan) checkRestartAll() {
 	if !p.restartsAll() {
 		require.Nil(p, p.RestartAll, p.about)
@@ -291,8 +295,8 @@ func (p *plan) checkRestartAll() {
 }
 
 // checkStarts: one start per name, with a new attempt; init containers and
-// sidecars in order; an ephemeral one once; and nothing that its policy
-// forbids.
+// sidecars in order; an ephemeral container once; and no container whose policy
+// forbids a restart.
 func (p *plan) checkStarts() {
 	started := map[string]bool{}
 	for _, s := range p.Start {
@@ -317,8 +321,8 @@ func (p *plan) checkStarts() {
 	}
 }
 
-// checkTurn: a container starts only after those before it in the spec have
-// succeeded or started, unless the pod had passed them before.
+// checkTurn: a container starts only after all init containers before it in the
+// spec have succeeded or started, unless the pod was initialized before.
 func (p *plan) checkTurn(s podrunner.Start) {
 	all := p.pod.Spec.InitContainers
 	at, turn := len(all), -1
@@ -395,9 +399,11 @@ func (p *plan) removes(id string) bool {
 	return slices.ContainsFunc(p.Remove, func(r podrunner.Remove) bool { return r.ID == id })
 }
 
-// checkRemovals, except in a restart of all: only dead containers, each once,
-// and the newest in the spec only to create it again; no sandbox that is ready,
-// the newest, or contains a kept container.
+// checkRemovals checks the removals of a plan that does not restart all
+// containers. Only dead containers are removed, each once, and the newest
+// instance of a container in the spec only if a new instance is created. No
+// sandbox is removed that is ready, is the newest, or contains a container that
+// is not removed.
 func (p *plan) checkRemovals() {
 	removed := map[string]bool{}
 	for _, r := range p.Remove {

@@ -21,19 +21,21 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// ErrStillRunning means that containers of a pod run although the runtime
-// reported that they were stopped.
+// ErrStillRunning means that a container or sandbox of a pod still runs,
+// although the runtime has reported that it was stopped.
 var ErrStillRunning = errors.New("detected running containers after a successful KillPod, CRI violation")
 
-// errStale means that the state of a pod in the runtime is not known well
-// enough to act on it: a container that is missing in it may be running.
+// errStale means that the status of a pod can't be used to act on the pod,
+// because the status is stale: a container that is missing in the status may be
+// running.
 var errStale = errors.New("the pod's status is stale")
 
-// SyncTerminatingPod stops every container of the pod by the deadline of the
-// sync, with preStop hooks and sidecars last, then its sandboxes, and verifies
-// that they have stopped. If the deadline moves earlier meanwhile, the new
-// deadline applies to hooks and stops in progress. With a State the deadline is
-// stored, and a restarted agent continues with it.
+// SyncTerminatingPod runs the preStop hooks of the pod's containers and stops
+// all containers by the deadline of the sync, sidecars last. It then stops the
+// pod's sandboxes, and verifies that everything has stopped. If the deadline
+// becomes earlier meanwhile, the new deadline also applies to hooks and stops
+// in progress. If [Config].State is set, the deadline is stored, and a
+// restarted agent continues with the same deadline.
 func (r *Runner) SyncTerminatingPod(ctx context.Context, req podworker.SyncRequest) error {
 	if err := r.terminatePod(ctx, req, req.Grace); err != nil {
 		r.event(req.Pod, corev1.EventTypeWarning, "FailedKillPod", "error killing pod: %v", err)
@@ -43,10 +45,11 @@ func (r *Runner) SyncTerminatingPod(ctx context.Context, req podworker.SyncReque
 	return r.verifyStopped(ctx, req)
 }
 
-// SyncTerminatingRuntimePod stops a pod that only the runtime knows. Its
-// containers get the grace period that was stored on them at their creation,
-// and their preStop hooks run; the kubelet gives them one second. A termination
-// that began before a restart of the agent continues with its deadline.
+// SyncTerminatingRuntimePod stops a pod that only the runtime knows. The
+// containers get the grace period that is stored in their annotations, and
+// their preStop hooks run. The kubelet gives these containers one second. If an
+// earlier agent has started to terminate the pod, its deadline remains in
+// effect.
 func (r *Runner) SyncTerminatingRuntimePod(ctx context.Context, req podworker.SyncRequest) error {
 	if err := r.terminatePod(ctx, req, writtenGrace(req)); err != nil {
 		return err
@@ -54,8 +57,9 @@ func (r *Runner) SyncTerminatingRuntimePod(ctx context.Context, req podworker.Sy
 	return r.verifyStopped(ctx, req)
 }
 
-// terminatePod stops the pod of a terminating sync. A pod without a spec gets its own
-// deadline, because its worker does not know its grace period.
+// terminatePod stops the pod of a terminating sync. If the pod has no spec,
+// terminatePod computes the deadline from grace, because the pod's worker does
+// not know the grace period.
 func (r *Runner) terminatePod(ctx context.Context, req podworker.SyncRequest, grace time.Duration) error {
 	var given *lifecycle.Deadline
 	if req.Pod != nil {
@@ -66,8 +70,8 @@ func (r *Runner) terminatePod(ctx context.Context, req podworker.SyncRequest, gr
 	return r.stopPod(ctx, req.Pod, req.Status, deadline, "")
 }
 
-// writtenGrace returns the grace period of a pod without a spec, from its
-// containers.
+// writtenGrace returns the grace period of a pod without a spec: the longest
+// grace period in the annotations of its containers, and at least that of req.
 func writtenGrace(req podworker.SyncRequest) time.Duration {
 	grace := req.Grace
 	for _, c := range req.Status.Containers {
@@ -81,10 +85,10 @@ func writtenGrace(req podworker.SyncRequest) time.Duration {
 	return grace
 }
 
-// SyncTerminatedPod verifies that nothing of the pod runs, releases what was
-// prepared for it on the node, such as volumes and secrets, and forgets the
-// pod. Its dead containers, their logs and termination messages remain until
-// [Runner.RemovePod].
+// SyncTerminatedPod verifies that nothing of the pod runs. It then releases
+// what was prepared for the pod on the node, such as volumes and secrets, and
+// deletes the pod's state from memory. The pod's dead containers, and their
+// logs and termination messages, remain until [Runner.RemovePod] removes them.
 func (r *Runner) SyncTerminatedPod(ctx context.Context, req podworker.SyncRequest) error {
 	if req.Status.Running() {
 		return fmt.Errorf("pod %s: %w", req.Status.UID, ErrStillRunning)
@@ -99,12 +103,13 @@ func (r *Runner) SyncTerminatedPod(ctx context.Context, req podworker.SyncReques
 	}
 	r.Forget(req.Status.UID)
 	for c := range podspec.Containers(&req.Pod.Spec) {
-		r.cfg.RestartBackoff.Reset(RestartKey(req.Pod, c)) // a static pod may come again with its UID
+		r.cfg.RestartBackoff.Reset(RestartKey(req.Pod, c)) // a static pod may be created again with the same UID
 	}
 	return nil
 }
 
-// verifyStopped verifies in the runtime that the pod has stopped.
+// verifyStopped verifies that the pod has stopped, with its current state in
+// the runtime.
 func (r *Runner) verifyStopped(ctx context.Context, req podworker.SyncRequest) error {
 	now := r.cfg.Clock.Now()
 	status, err := r.refresh(ctx, req.Status.UID)
@@ -127,7 +132,7 @@ func (r *Runner) refresh(ctx context.Context, uid types.UID) (*podcache.Status, 
 }
 
 // stopPod stops all containers and then all sandboxes. pod is nil if only the
-// runtime knows it.
+// runtime knows the pod.
 func (r *Runner) stopPod(ctx context.Context, pod *corev1.Pod, status *podcache.Status, deadline *lifecycle.Deadline, reason Reason) error {
 	known := pod
 	if pod == nil {
@@ -147,7 +152,8 @@ func (r *Runner) stopPod(ctx context.Context, pod *corev1.Pod, status *podcache.
 	if err := e.stopAll(ctx); err != nil {
 		return err
 	}
-	// A sandbox that is not ready is stopped too: its network may still be there.
+	// A sandbox that is not ready is stopped too, because its network may still
+	// exist.
 	return inParallel(status.Sandboxes, func(s *runtimeapi.PodSandboxStatus) error {
 		if err := r.cfg.Sandboxes.StopPodSandbox(ctx, s.GetId()); err != nil && !criapierrors.IsNotFound(err) {
 			return fmt.Errorf("stop sandbox %s: %w", s.GetId(), err)
@@ -174,7 +180,8 @@ func (r *Runner) stopContainer(ctx context.Context, name, id string, grace time.
 	return nil
 }
 
-// remove removes the objects of a plan. It tries all of them.
+// remove removes the containers and sandboxes of a plan. If a removal fails,
+// remove continues with the next removal.
 func (r *Runner) remove(ctx context.Context, removes []Remove) error {
 	var errs []error
 	for _, rm := range removes {
@@ -190,17 +197,18 @@ func (r *Runner) remove(ctx context.Context, removes []Remove) error {
 }
 
 // RemovePod removes everything of a stopped pod: its containers and sandboxes,
-// volumes and other files, cgroup, log directory, and its state in memory. For
-// a pod from [Runner.Leftovers], a status with only a UID is enough: RemovePod
-// then reads the state from the runtime, because an agent that has just started
-// does not know what runs. It returns an error for a pod that runs, or that may
-// run because the status is stale: a runtime kills a running container before
-// it removes it. Parts that do not exist are not an error.
+// its volumes and other files, its cgroup, its log directory, and its state in
+// memory. For a pod from [Runner.Leftovers], a status with only a UID is
+// enough. RemovePod then reads the state from the runtime, because an agent
+// that has just started does not know what runs. RemovePod returns an error if
+// the pod runs, or if the status is stale and the pod may run, because a
+// runtime kills a running container before it removes the container. RemovePod
+// ignores parts that do not exist.
 //
-// Volumes and the cgroup are removed when the runtime's current state shows
-// that nothing of the pod runs, even if the runtime refuses to remove a dead
-// container. In that case the other parts remain, and RemovePod returns the
-// error.
+// RemovePod removes volumes and the cgroup when the runtime's current state
+// shows that nothing of the pod runs, even if the runtime refuses to remove a
+// dead container. In that case the log directory and the other files remain,
+// and RemovePod returns the error.
 func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 	if len(status.Sandboxes)+len(status.Containers) == 0 && !status.Stale {
 		seen, err := r.refresh(ctx, status.UID)
@@ -245,8 +253,8 @@ func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 	if err := removeLogs(r.cfg.LogRoot, status.UID); err != nil {
 		return err
 	}
-	// The pod's own directory is removed last: through it, Leftovers finds what
-	// is left if the agent is killed here.
+	// The pod's directory is removed last. If the agent is killed before,
+	// Leftovers finds the pod by this directory.
 	if err := r.removeFiles(status.UID, containersFolder, hostsFile); err != nil {
 		return err
 	}
@@ -254,7 +262,8 @@ func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 	return nil
 }
 
-// inParallel calls do for every item at once, waits for all and joins the errors.
+// inParallel calls do for every item at once, waits for all calls and joins
+// their errors.
 func inParallel[T any](items []T, do func(T) error) error {
 	errs := make([]error, len(items))
 	var wg sync.WaitGroup

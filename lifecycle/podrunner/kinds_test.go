@@ -32,7 +32,8 @@ func ephemeral(name, image string) corev1.EphemeralContainer {
 	return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Image: image}}
 }
 
-// starts returns what was started since its last call.
+// starts returns the containers that were started since the last call of
+// starts.
 func (b *bed) starts() (names []string) {
 	for _, call := range b.did() {
 		if name, ok := strings.CutPrefix(call, "StartContainer ns/pod/"); ok {
@@ -140,8 +141,9 @@ func TestFailedProbe_KillsWithinItsGraceAndRestarts(t *testing.T) {
 	require.Equal(t, runtimeapi.ContainerState_CONTAINER_EXITED, b.look(pod.UID).Container("app").GetState())
 }
 
-// TestFailedProbe_KillsAlthoughTheImageIsMissing: a changed container is kept
-// until the new one is ready to start, a failed one is killed in any case.
+// TestFailedProbe_KillsAlthoughTheImageIsMissing: a changed container keeps
+// running until its replacement is ready to start, but a container whose probe
+// failed is killed in any case.
 func TestFailedProbe_KillsAlthoughTheImageIsMissing(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app")
@@ -177,8 +179,8 @@ func (b *bed) upAndEnded(pod *corev1.Pod) {
 	b.did()
 }
 
-// TestRestartOfAll_AlwaysCompletes although the sandbox ends, and
-// then the container that requested it is removed.
+// TestRestartOfAll_AlwaysCompletes: the sandbox ends, and then the container
+// that requested the restart is removed.
 func TestRestartOfAll_AlwaysCompletes(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), anewPod()
@@ -195,7 +197,7 @@ func TestRestartOfAll_AlwaysCompletes(t *testing.T) {
 }
 
 // TestRestartOfAllContainersAfterARestartOfTheAgent: only the pod's status
-// records it.
+// records the restart.
 func TestRestartOfAllContainersAfterARestartOfTheAgent(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), anewPod()
@@ -232,7 +234,7 @@ func TestRestartOfAllContainers(t *testing.T) {
 		require.Equal(t, 1, podcache.RestartCount(status.Container(name)), name)
 	}
 
-	b.clock.Step(time.Second) // it asks for it again, and backs off
+	b.clock.Step(time.Second) // the container requests the restart again, and backs off
 	_, ok := errors.AsType[*podworker.RetryError](b.sync(pod))
 	require.True(t, ok)
 	require.Equal(t, []string{"StopContainer ns/pod/app"}, b.did())
@@ -242,8 +244,9 @@ func TestRestartOfAllContainers(t *testing.T) {
 	require.Equal(t, []string{"RemoveContainer ns/pod/app", "RemoveContainer ns/pod/init-job", "RemoveContainer ns/pod/anew"}, b.did())
 }
 
-// TestRestartOfAll_ContinuesAfterAFailure: if the requester were removed before
-// the others, these would count as part of the new run.
+// TestRestartOfAll_ContinuesAfterAFailure: if the container that requested the
+// restart were removed before the other containers, these would count as
+// already restarted.
 func TestRestartOfAll_ContinuesAfterAFailure(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), anewPod()
@@ -346,8 +349,9 @@ func TestSyncPod_WithoutResizerNothingIsResized(t *testing.T) {
 	require.Empty(t, b.did())
 }
 
-// TestSyncPod_CallsOfAPodStart: the sandbox, then create, start and at most two status
-// calls per container, including that of its image; and no list.
+// TestSyncPod_CallsOfAPodStart: the calls for the sandbox, then create, start
+// and at most two status calls per container, including the status of its
+// image, and no list.
 func TestSyncPod_CallsOfAPodStart(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app", "stubborn", "job")
@@ -366,7 +370,8 @@ func TestSyncPod_CallsOfAPodStart(t *testing.T) {
 	}, calls)
 }
 
-// TestPullsOverlap: with each other and with the creation of the sandbox.
+// TestPullsOverlap: pulls run concurrently with each other and with the
+// creation of the sandbox.
 func TestPullsOverlap(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bed) {
@@ -422,6 +427,6 @@ func TestAttempts_LinksOutOfTheLogRootAreNotFollowed(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(elsewhere, "5.log"), nil, 0o600))
 	require.NoError(t, os.MkdirAll(filepath.Join(b.logs, "ns_pod_uid"), 0o755))
 	require.NoError(t, os.Symlink(elsewhere, filepath.Join(b.logs, "ns_pod_uid", "app")))
-	require.Error(t, b.sync(pod)) // its log can't go there either
+	require.Error(t, b.sync(pod)) // the directory of its log can't be created either
 	require.Contains(t, b.plans[0], "start container app, attempt 0")
 }

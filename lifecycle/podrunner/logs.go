@@ -26,14 +26,15 @@ func logFolder(namespace, name string, uid types.UID) string {
 	return strings.Join([]string{namespace, name, string(uid)}, "_")
 }
 
-// containerLogPath returns a path relative to the sandbox's log directory.
+// containerLogPath returns the path of a container's log, relative to the
+// sandbox's log directory.
 func containerLogPath(name string, attempt uint32) string {
 	return filepath.Join(name, fmt.Sprintf("%d.log", attempt))
 }
 
-// makeLogs creates the pod's log directory, or a directory in it with one level
-// for each name. Names come from manifests and are checked. Pods may be able to
-// write below the root, so symbolic links there are not followed.
+// makeLogs creates the pod's log directory and, below it, one directory level
+// for each name. Names come from manifests, so makeLogs checks them. Pods may
+// be able to write below LogRoot, so makeLogs follows no symbolic links there.
 func (t *podSync) makeLogs(below ...string) error {
 	if t.cfg.LogRoot == "" {
 		return nil
@@ -45,7 +46,7 @@ func (t *podSync) makeLogs(below ...string) error {
 	return nil
 }
 
-// makeFolders creates root and directories below it.
+// makeFolders creates root and, below it, one directory level for each name.
 func makeFolders(root string, mode fs.FileMode, names ...string) error {
 	folder, err := makeAndOpen(root, mode, names...)
 	if err != nil {
@@ -54,8 +55,9 @@ func makeFolders(root string, mode fs.FileMode, names ...string) error {
 	return folder.Close()
 }
 
-// makeAndOpen creates root and directories below it, and opens the last one. A
-// link in place of a directory is an error. The caller closes the directory.
+// makeAndOpen creates root and, below it, one directory level for each name. It
+// opens the last directory. It returns an error if a link exists in place of a
+// directory below root. The caller closes the directory.
 func makeAndOpen(root string, mode fs.FileMode, names ...string) (*os.Root, error) {
 	if err := checkFolders(names...); err != nil {
 		return nil, err
@@ -80,9 +82,9 @@ func makeAndOpen(root string, mode fs.FileMode, names ...string) (*os.Root, erro
 	return folder, nil
 }
 
-// linkLog creates the link to a container's log that log shippers read. If the
-// runtime keeps no log file, no link is created. A failure does not stop the
-// container.
+// linkLog creates the link through which log shippers read a container's log.
+// If the runtime has created no log file, linkLog creates no link. It logs
+// errors, and the container keeps running.
 func (t *podSync) linkLog(ctx context.Context, container string, attempt uint32, id string) {
 	if t.cfg.ContainerLogs == "" {
 		return
@@ -104,9 +106,9 @@ func (t *podSync) linkLog(ctx context.Context, container string, attempt uint32,
 	}
 }
 
-// removeLogs removes a pod's log directory, without following links. It is
-// found by the pod's UID, because the names of a pod that is not in the runtime
-// are unknown.
+// removeLogs removes a pod's log directory, without following links. It finds
+// the directory by the pod's UID, because the name and namespace of a pod that
+// is not in the runtime are unknown.
 func removeLogs(root string, uid types.UID) (err error) {
 	if root == "" {
 		return nil
@@ -135,7 +137,8 @@ func removeLogs(root string, uid types.UID) (err error) {
 	return nil
 }
 
-// checkFolders returns an error if a name is not that of a single directory.
+// checkFolders returns an error if a name is not the name of a single
+// directory.
 func checkFolders(names ...string) error {
 	for _, name := range names {
 		if name == "." || filepath.Base(name) != name || !filepath.IsLocal(name) {

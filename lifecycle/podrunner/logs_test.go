@@ -11,8 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// TestLinksToLogs: for each instance of a container there is a link for log
-// shippers.
+// TestLinksToLogs: each instance of a container has a link for log shippers.
 func TestLinksToLogs(t *testing.T) {
 	t.Parallel()
 	links := filepath.Join(t.TempDir(), "log", "containers")

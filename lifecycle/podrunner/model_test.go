@@ -26,8 +26,9 @@ import (
 // containers are added. Then the disturbances stop: within a few syncs the plan
 // must be "nothing to do", and no container may run that is not in the spec. No
 // container may ever be started twice for one attempt (the node rejects a
-// second one of a name), nor an ephemeral one twice at all. Finally the pod is
-// removed, and nothing of it is left.
+// second container with the same name), and no ephemeral container may ever be
+// started twice. Finally the pod is removed, and nothing of the pod may be
+// left.
 func TestPlansConverge(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -42,7 +43,7 @@ func TestPlansConverge(t *testing.T) {
 		clear(b.probes)
 		settled := false
 		for range 16 {
-			b.clock.Step(6 * time.Minute) // over every back-off
+			b.clock.Step(6 * time.Minute) // longer than every back-off
 			plans := len(b.plans)
 			require.NoError(t, b.sync(pod), "seed %d", seed)
 			if settled = len(b.plans) == plans; settled {
@@ -97,8 +98,8 @@ func (b *bed) checkSettled(pod *corev1.Pod, seed uint64) {
 	}
 }
 
-// checkUp: with Always every container runs that does not end, and sidecars run
-// as long as any container does.
+// checkUp: with restartPolicy Always, every container that does not end by
+// itself runs, and sidecars run as long as another container runs.
 func (b *bed) checkUp(pod *corev1.Pod, seed uint64) {
 	b.t.Helper()
 	status, any := b.look(pod.UID), false
@@ -117,7 +118,7 @@ func (b *bed) checkUp(pod *corev1.Pod, seed uint64) {
 	}
 }
 
-// checkStartedOnce checks all calls: one start per ID, one per ephemeral
+// checkStartedOnce checks all calls: one start per ID, one start per ephemeral
 // container, and the first starts of init containers in order.
 func (b *bed) checkStartedOnce(pod *corev1.Pod, seed uint64) {
 	b.t.Helper()
@@ -143,8 +144,8 @@ func (b *bed) checkStartedOnce(pod *corev1.Pod, seed uint64) {
 	}
 }
 
-// randomPod returns a pod without a program that ends by itself and is
-// restarted for ever: such a pod never reaches a stable state.
+// randomPod returns a random pod. No program of the pod ends by itself and is
+// restarted for ever, because the pod would then never reach a stable state.
 func randomPod(random *rand.Rand) *corev1.Pod {
 	policies := []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}
 	pod := testPod()
@@ -197,7 +198,7 @@ func disturb(t *testing.T, random *rand.Rand, b *bed, pod *corev1.Pod) {
 	case 0, 1:
 		b.clock.Step(time.Duration(random.IntN(30)) * time.Second)
 	case 2:
-		_ = b.node.Kill(pick(), 137) // one that does not run can't be
+		_ = b.node.Kill(pick(), 137) // fails if the container does not run
 	case 3:
 		_ = b.node.RemoveSilently(pick())
 	case 4:
@@ -211,7 +212,7 @@ func disturb(t *testing.T, random *rand.Rand, b *bed, pod *corev1.Pod) {
 			b.node.Reboot(0)
 		}
 		pod.Spec.Containers[0].Args = []string{fmt.Sprint(random.IntN(3))}
-	case 7: // the last container of the spec goes, or another one comes
+	case 7: // the last container of the spec is removed, or a container is added
 		all := pod.Spec.Containers
 		if pod.Spec.Containers = slices.Clone(all[:len(all)-1]); len(all) == 1 || random.IntN(2) == 0 {
 			pod.Spec.Containers = append(all, corev1.Container{Name: fmt.Sprintf("app%d", len(all)), Image: "app"})

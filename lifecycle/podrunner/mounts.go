@@ -14,13 +14,13 @@ import (
 
 const etcHostsPath = "/etc/hosts"
 
-// mounts returns the container's mounts: those of its Injection, its volumes,
-// its hosts file and its termination message file. If two have the same path,
-// the later one is on top.
+// mounts returns the container's mounts in this order: the mounts of its
+// Injection, its volumes, its hosts file and its termination message file. If
+// two mounts have the same path, the later mount is on top.
 func mounts(pod *corev1.Pod, c *corev1.Container, in Instance, node Node, vars *variables) ([]*runtimeapi.Mount, error) {
 	var out []*runtimeapi.Mount
 	for _, m := range in.Mounts {
-		m = proto.CloneOf(m) // mapMounts writes to it
+		m = proto.CloneOf(m) // mapMounts modifies the mount
 		m.SelinuxRelabel = m.GetSelinuxRelabel() && node.SELinux
 		out = append(out, m)
 	}
@@ -115,7 +115,8 @@ func (v mounter) prepare(m SubPathMount) (string, error) {
 	return hostPath, nil
 }
 
-// hiddenError has a cause that is only for logs.
+// hiddenError is an error whose text does not contain the cause. The cause is
+// only for logs.
 type hiddenError struct {
 	text  string
 	cause error
@@ -160,8 +161,8 @@ func propagation(mode *corev1.MountPropagationMode) (runtimeapi.MountPropagation
 	}
 }
 
-// recursiveReadOnly reports whether mounts below the mount are read-only as
-// well (KEP-3857).
+// recursiveReadOnly reports whether the mounts below a read-only mount must be
+// read-only too (KEP-3857).
 func recursiveReadOnly(vm *corev1.VolumeMount, supported bool) (bool, error) {
 	mode := corev1.RecursiveReadOnlyDisabled
 	if vm.RecursiveReadOnly != nil {
@@ -194,7 +195,7 @@ func volumeNamed(pod *corev1.Pod, name string) *corev1.Volume {
 }
 
 // readOnlyVolume reports whether volumes of this type are always read-only in
-// containers: the agent updates their contents.
+// containers. These are images, and types whose contents the agent updates.
 func readOnlyVolume(v *corev1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil || v.Image != nil
 }

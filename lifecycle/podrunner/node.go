@@ -8,38 +8,40 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Node describes the node and agent to functions that configure pods. Its zero
-// value is a node about which nothing is known; pods that need more are
-// rejected. A [Runner] builds it from its Config.
+// Node describes the node and the agent for functions that configure pods. In
+// the zero value nothing is known about the node, and pods that need more are
+// rejected. A [Runner] makes a Node from its Config.
 type Node struct {
 	// Policy holds the agent's settings.
 	Policy
 	// Facts are the current facts about the node.
 	Facts
 
-	// Agent, LogRoot and SeccompRoot are those of [Config].
+	// Agent, LogRoot and SeccompRoot are the fields of [Config] with the same
+	// names.
 	Agent, LogRoot, SeccompRoot string
 	// CgroupParent returns the parent cgroup of the pod's sandbox and
-	// containers. Nil or empty: the runtime chooses it.
+	// containers. Nil or empty: the runtime chooses the cgroup.
 	CgroupParent func(*corev1.Pod) string
-	// UserNamespace returns the pod's IDs on the host; [IDRanges.Lookup]
-	// implements it. Nil: pods can't have user namespaces.
+	// UserNamespace returns the pod's IDs on the host. [IDRanges.Lookup]
+	// implements UserNamespace. Nil: pods can't have user namespaces.
 	UserNamespace func(types.UID) (IDRange, bool)
 }
 
-// Facts describe a node; they may change while the agent runs. The zero value
-// is a node about which nothing is known.
+// Facts describe a node. They may change while the agent runs. In the zero
+// value nothing is known about the node.
 type Facts struct {
-	// Name and IPs are those of the node, the primary address first.
+	// Name is the node's name. IPs are the node's addresses, the primary
+	// address first.
 	Name string
 	IPs  []string
-	// MemoryCapacityBytes is the node's memory.
+	// MemoryCapacityBytes is the size of the node's memory.
 	MemoryCapacityBytes int64
-	// Allocatable are the node's allocatable resources; a resourceFieldRef to a
-	// missing limit returns them.
+	// Allocatable are the node's allocatable resources. A resourceFieldRef to a
+	// missing limit has the allocatable amount as its value.
 	Allocatable corev1.ResourceList
-	// Objects reads the ConfigMaps and Secrets that environments refer to. Nil:
-	// none exist.
+	// Objects reads the ConfigMaps and Secrets to which environment variables
+	// refer. Nil: no ConfigMap or Secret exists.
 	Objects podspec.Objects
 	// Services returns the services of a namespace, for the environment
 	// variables of containers. An error, for example because the services are
@@ -48,20 +50,22 @@ type Facts struct {
 	Services func(namespace string) ([]*corev1.Service, error)
 	// DNS is the node's own DNS configuration.
 	DNS DNS
-	// HostsFile is the content of the node's /etc/hosts, for pods in its
+	// HostsFile is the content of the node's /etc/hosts, for pods in the host
 	// network.
 	HostsFile []byte
 	// Cgroups describes which resources the node's cgroups can limit.
 	Cgroups Cgroups
-	// AppArmor and SELinux report whether the kernel enforces them.
+	// AppArmor and SELinux report whether the kernel enforces AppArmor and
+	// SELinux.
 	AppArmor, SELinux bool
 	// RuntimeHandler returns the handler of a runtime class. Nil: no runtime
 	// classes exist.
 	RuntimeHandler func(className string) (string, error)
 	// Handler returns the features of a runtime handler, from the runtime's
-	// Status. Nil: no optional features.
+	// Status. Nil: the handlers have no optional features.
 	Handler func(handler string) *runtimeapi.RuntimeHandlerFeatures
-	// Runtime has the other features of the runtime. Nil: no optional features.
+	// Runtime has the features of the runtime itself. Nil: the runtime has no
+	// optional features.
 	Runtime *runtimeapi.RuntimeFeatures
 }
 
@@ -71,7 +75,7 @@ type Cgroups struct {
 	// V2 reports whether the node has cgroup v2.
 	V2 bool
 	// SwapAccounting reports whether the kernel can limit swap. If so,
-	// containers get no swap except what [Limits].LimitedSwap gives them.
+	// containers can use swap only according to [Limits].LimitedSwap.
 	SwapAccounting bool
 	// SwapCapacityBytes is the size of the node's swap.
 	SwapCapacityBytes int64

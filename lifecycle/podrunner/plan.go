@@ -12,52 +12,55 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// Input is the input of [Plan]. Only Pod and Status are required; each missing
-// other field disables a part of the kubelet's behaviour.
+// Input is the input of [Plan]. Only Pod and Status are required. Each other
+// field, if it is missing, disables a part of the kubelet's behaviour.
 type Input struct {
 	// Pod is the desired pod, with the resources that were allocated to it.
 	Pod *corev1.Pod
 	// Status is the pod's state in the runtime.
 	Status *podcache.Status
-	// Backoff reports whether a container that ended at since must wait, until
-	// when, and with which delay; lifecycle.Backoff.Until implements it. Nil:
-	// no back-off.
+	// Backoff reports whether the container with this key, which ended at the
+	// time since, must wait, and returns the end and the length of the
+	// back-off. For a sandbox, since is its creation time.
+	// lifecycle.Backoff.Until implements Backoff. Nil: no back-off.
 	Backoff func(key string, since time.Time) (until time.Time, delay time.Duration, waiting bool)
-	// Probes returns the probe results of the container with that ID. Nil:
-	// there is no probing, so no probe fails and each container has started as
-	// soon as it runs.
+	// Probes returns the probe results of the container with the given ID. Nil:
+	// no container is probed. Then no probe fails, and a container has started
+	// as soon as it runs.
 	Probes func(id string) ProbeResults
 	// Attempts returns the restart count of the next instance of a container
-	// without instances in the runtime, because they may have been removed.
-	// Nil: the count is 0.
+	// that has no instance in the runtime, because earlier instances may have
+	// been removed. Nil: the count is 0.
 	Attempts func(name string) uint32
 	// Restarting is [Actions].Restarting of the pod's last plan. For the first
-	// plan of an agent it is whether the pod's condition
-	// AllContainersRestarting is True.
+	// plan that an agent makes for the pod, Restarting is true if the pod's
+	// condition AllContainersRestarting is True.
 	Restarting bool
 	// Resources are the desired resources of containers. Zero: nothing is
 	// resized.
 	Resources Resources
-	// Pinnings are the cpusets of running containers, by container ID. Those of
-	// other containers do not change.
+	// Pinnings are the current and wanted cpusets of running containers, by
+	// container ID. The cpusets of other containers do not change.
 	Pinnings map[string]Pinning
 }
 
 // Plan computes the actions that make the pod match its spec. It is pure except
 // for the functions in its input; it neither modifies nor retains its input.
 //
-// The rules are the kubelet's. A pod has one sandbox. A new one is created if
-// it is gone, not ready, without an address, or of another network mode.
-// Ephemeral containers start as soon as it is ready, each once. Init containers
-// run one after the other: each must succeed or, if it is a sidecar, have
-// started before the next one starts. Sidecars keep running, and are restarted,
-// as long as the pod runs (KEP-753). Then all regular containers start. A
-// container that ended is restarted according to its policy and rules
-// (KEP-5307), after its back-off. A container that fails its probes or has
-// another spec is replaced. If only its resources differ, it is resized in
-// place (KEP-1287). When all regular containers have ended for good, the pod
-// has ended, and its sidecars are stopped. A restart rule may restart the whole
-// pod in its sandbox (KEP-5532).
+// The rules are the kubelet's. A pod has one sandbox. A new sandbox is created
+// if the pod has no sandbox, if its newest sandbox is not ready, has no address
+// or has another network mode, or if several sandboxes are ready. Ephemeral
+// containers start as soon as the sandbox is ready, each only once. Init
+// containers run one after the other: each must succeed or, if it is a sidecar,
+// have started before the next init container starts. Sidecars keep running,
+// and are restarted, as long as the pod runs (KEP-753). After the init
+// containers, all regular containers start. A container that has ended is
+// restarted after its back-off if its policy and rules require this (KEP-5307).
+// A container is replaced if it fails a liveness or startup probe, or if its
+// definition has changed. If only its resources have changed, it is resized in
+// place (KEP-1287). When all regular containers have ended and none will be
+// restarted, the pod has ended, and its sidecars are stopped. A restart rule
+// may restart all containers of the pod in its sandbox (KEP-5532).
 func Plan(in Input) Actions {
 	p := planner{Input: in}
 	p.sandbox()
@@ -71,7 +74,7 @@ func Plan(in Input) Actions {
 		p.StopPod, p.CreateSandbox, p.SandboxAttempt = p.stopReason(), "", 0
 	default:
 		if len(p.Status.Sandboxes)+len(p.live()) > 0 {
-			p.StopPod = p.CreateSandbox // a dead sandbox also still has its address
+			p.StopPod = p.CreateSandbox // stopping a sandbox that is not ready releases its address
 		}
 		p.ephemeralContainers()
 		if !restarting && p.initContainers() {
@@ -88,8 +91,8 @@ func Plan(in Input) Actions {
 	return p.Actions
 }
 
-// planner collects the actions. If a new sandbox is needed, no container of the
-// old one counts as running.
+// planner collects the actions of a plan. If a new sandbox is needed, no
+// container of the old sandbox counts as running.
 type planner struct {
 	Input
 	Actions
@@ -106,8 +109,8 @@ func (p *planner) regularContainers() {
 	}
 }
 
-// current returns the newest container of that name if it is in the current
-// sandbox.
+// current returns the newest container with the given name if this container is
+// in the current sandbox, else nil.
 func (p *planner) current(name string) *runtimeapi.ContainerStatus {
 	if p.CreateSandbox != "" {
 		return nil
@@ -129,7 +132,7 @@ func (p *planner) live() []*runtimeapi.ContainerStatus {
 	return live
 }
 
-// runs reports whether anything of the pod runs or may run.
+// runs reports whether a container or sandbox of the pod runs or may run.
 func (p *planner) runs() bool { return p.Status.Running() || len(p.live()) > 0 }
 
 // kills reports whether the plan stops s.
@@ -137,7 +140,7 @@ func (p *planner) kills(s *runtimeapi.ContainerStatus) bool {
 	return slices.ContainsFunc(p.Kill, func(k Kill) bool { return k.ID == s.GetId() })
 }
 
-// retry requests another plan at the given time.
+// retry requests another plan at the given time or earlier.
 func (p *planner) retry(at time.Time) {
 	if p.RetryAt.IsZero() || at.Before(p.RetryAt) {
 		p.RetryAt = at
@@ -151,12 +154,13 @@ func (p *planner) wait(name, reason, message string) {
 	p.Waiting[name] = corev1.ContainerStateWaiting{Reason: reason, Message: message}
 }
 
-// endOf returns when s, which has exited, ended.
+// endOf returns when the exited container s ended.
 func endOf(s *runtimeapi.ContainerStatus) time.Time { return time.Unix(0, s.GetFinishedAt()) }
 
-// lastEnd returns when the newest exited instance of that name ended, also one
-// whose start was interrupted; zero if no instance has exited. The restart back-off
-// counts from then, as in the kubelet.
+// lastEnd returns when the newest exited instance of the container with the
+// given name ended, or zero if no instance has exited. An instance whose start
+// was interrupted counts as exited. The restart back-off counts from this time,
+// as in the kubelet.
 func (p *planner) lastEnd(name string) time.Time {
 	for _, s := range p.Status.Containers {
 		if podcache.ContainerName(s) == name && s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {

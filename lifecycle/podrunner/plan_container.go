@@ -14,18 +14,18 @@ import (
 )
 
 // ProbeResults are the probe results of one instance of a container. The zero
-// value means that its startup probe has not succeeded yet.
+// value means that the startup probe has not succeeded yet.
 type ProbeResults struct {
-	// Started reports whether its startup probe has succeeded. It is ignored if
-	// there is no such probe.
+	// Started reports whether the startup probe has succeeded. It is ignored if
+	// the container has no startup probe.
 	Started bool
 	// StartupFailed and LivenessFailed report whether the probe has reached its
 	// failure threshold. Both are used only while the instance runs.
 	StartupFailed, LivenessFailed bool
 }
 
-// container plans the actions for c, whose newest instance in the sandbox is s,
-// or nil.
+// container plans the actions for c. s is the newest instance of c if this
+// instance is in the current sandbox, else nil.
 func (p *planner) container(c *corev1.Container, kind ContainerKind, s *runtimeapi.ContainerStatus) {
 	last := p.Status.Container(c.Name)
 	start := Start{Name: c.Name, Kind: kind, Reason: "it has not run yet", After: p.lastEnd(c.Name)}
@@ -58,8 +58,8 @@ func (p *planner) container(c *corev1.Container, kind ContainerKind, s *runtimea
 	p.start(c, start, instead)
 }
 
-// start plans the start of c, and before it the given removals, unless it backs
-// off.
+// start plans first the given removals and then the start of c. If c backs off,
+// it plans neither and records that c waits.
 func (p *planner) start(c *corev1.Container, start Start, instead []Remove) {
 	if start.After.IsZero() || !p.backsOff(c, start.After) {
 		p.Remove = append(p.Remove, instead...)
@@ -67,10 +67,11 @@ func (p *planner) start(c *corev1.Container, start Start, instead []Remove) {
 	}
 }
 
-// resumeStart completes the start of s, which was created but never ran. It uses the
-// same attempt and, if s can't be used any more, removes it. If its start was
-// interrupted, it backs off like an ended container, because every start of it
-// might take longer than the agent runs.
+// resumeStart changes start so that it completes the start of s, which was
+// created but never ran. The attempt is that of s. If s can't be used any more,
+// resumeStart returns the removal of s. If the start of s was interrupted, the
+// next start backs off as if the container had ended, because every start might
+// take longer than the agent runs.
 func resumeStart(start *Start, s *runtimeapi.ContainerStatus, changed bool) (instead []Remove) {
 	start.Attempt = uint32(podcache.RestartCount(s))
 	if podcache.StartInterrupted(s) {
@@ -85,8 +86,8 @@ func resumeStart(start *Start, s *runtimeapi.ContainerStatus, changed bool) (ins
 	return nil
 }
 
-// replace plans to stop s, which runs, if something is wrong with it. It
-// reports whether another instance must start in its place.
+// replace plans to stop the running container s if [planner.replaceCause]
+// returns a cause. It reports whether another instance must then start.
 func (p *planner) replace(c *corev1.Container, start *Start, s *runtimeapi.ContainerStatus) bool {
 	cause, what := p.replaceCause(c, start.Kind, s)
 	if cause == CauseNone {
@@ -106,9 +107,10 @@ func (p *planner) replace(c *corev1.Container, start *Start, s *runtimeapi.Conta
 	return again
 }
 
-// replaceCause returns why s, which runs, must be stopped. A changed definition takes
-// precedence over probes. Init containers that must end are never stopped for
-// this, and sidecars only for their startup probe until they have started.
+// replaceCause returns why the running container s must be stopped, or
+// CauseNone. A changed definition takes precedence over a failed probe. An init
+// container that must end is never stopped. A sidecar that has not started yet
+// is stopped only if its startup probe has failed.
 func (p *planner) replaceCause(c *corev1.Container, kind ContainerKind, s *runtimeapi.ContainerStatus) (cause Cause, what string) {
 	var found ProbeResults
 	if p.Probes != nil {
@@ -131,8 +133,9 @@ func (p *planner) replaceCause(c *corev1.Container, kind ContainerKind, s *runti
 	}
 }
 
-// restartsAfterProbe reports whether c is started again after it was killed for a
-// probe. The rules are ignored, because there is no exit code yet.
+// restartsAfterProbe reports whether c is started again after it was killed
+// because of a failed probe. Restart rules are ignored, because the exit code
+// is not known yet.
 func restartsAfterProbe(pod *corev1.Pod, c *corev1.Container) bool {
 	if c.RestartPolicy != nil {
 		return *c.RestartPolicy != corev1.ContainerRestartPolicyNever
@@ -140,7 +143,8 @@ func restartsAfterProbe(pod *corev1.Pod, c *corev1.Container) bool {
 	return pod.Spec.RestartPolicy != corev1.RestartPolicyNever
 }
 
-// unknownReason returns the kubelet's message, word for word.
+// unknownReason returns the kubelet's message about a container in an unknown
+// state.
 func unknownReason(kind ContainerKind) Reason {
 	if kind == Init || kind == Sidecar {
 		return `Init container is in "unknown" state, try killing it before restart`
@@ -148,7 +152,8 @@ func unknownReason(kind ContainerKind) Reason {
 	return `Container is in "unknown" state, try killing it before restart`
 }
 
-// backsOff reports whether c must wait, and records it in the plan.
+// backsOff reports whether c must wait for its restart back-off, and then
+// records this in the plan.
 func (p *planner) backsOff(c *corev1.Container, since time.Time) bool {
 	if p.Backoff == nil {
 		return false
@@ -162,10 +167,10 @@ func (p *planner) backsOff(c *corev1.Container, since time.Time) bool {
 	return true
 }
 
-// changed reports whether s was created from another version of c. For a
-// container that a kubelet created only name and image are compared. A
-// container without any hash is left alone, because its creator does not record
-// one.
+// changed reports whether s was created from another version of c. If a kubelet
+// created s, only name and image are compared. A container without a hash
+// counts as unchanged, because the agent that created it does not record
+// hashes.
 func changed(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 	if was, ok := s.GetAnnotations()[crilabels.Definition]; ok {
 		return was != podspec.ContainerHash(c)
@@ -175,8 +180,8 @@ func changed(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 }
 
 // RestartKey returns the key of a container's restart back-off. Any change of
-// the container's spec resets the back-off, also one of its resources, such as
-// the memory limit that caused an OOM kill.
+// the container's spec resets the back-off. This includes a change of its
+// resources, such as the memory limit that caused an OOM kill.
 func RestartKey(pod *corev1.Pod, c *corev1.Container) string {
 	return string(pod.UID) + "/" + c.Name + "/" + podspec.ContainerHash(c) + "/" + c.Resources.String()
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// hasEnded reports whether the pod has ended: no regular container will start
-// again, and no container that keeps the pod alive runs in a usable sandbox.
+// hasEnded reports whether the pod has ended. This is so if an init container
+// has failed for good. It is also so if no regular container will start again
+// and no container that keeps the pod alive runs in a usable sandbox.
 func (p *planner) hasEnded() bool {
 	if failed, _ := p.initFailed(); failed != nil {
 		return true
@@ -29,17 +30,18 @@ func (p *planner) hasEnded() bool {
 	return true
 }
 
-// keepsAlive reports whether s keeps the pod alive while it runs. Sidecars and
-// ephemeral containers do not, and for the current instance of a regular
-// container [planner.done] decides.
+// keepsAlive reports whether the pod can't have ended while s runs. This is so
+// for init containers that must end, for containers that are not in the spec,
+// and for old instances of regular containers. For the current instance of a
+// regular container, [planner.done] decides instead.
 func (p *planner) keepsAlive(s *runtimeapi.ContainerStatus) bool {
 	name := podcache.ContainerName(s)
 	kind, known := p.kindOf(name)
 	return !known || kind == Init || kind == Regular && p.current(name) != s
 }
 
-// kindOf returns the kind of the container with that name, and whether the spec
-// has one.
+// kindOf returns the kind of the container with the given name, and reports
+// whether the spec has this container.
 func (p *planner) kindOf(name string) (ContainerKind, bool) {
 	for c, init := range podspec.Containers(&p.Pod.Spec) {
 		if c.Name == name {
@@ -49,8 +51,8 @@ func (p *planner) kindOf(name string) (ContainerKind, bool) {
 	return Ephemeral, slices.ContainsFunc(p.Pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == name })
 }
 
-// stopReason returns why an ended pod must be stopped, or "" if nothing of it
-// runs.
+// stopReason returns why an ended pod must be stopped, or "" if nothing of the
+// pod runs.
 func (p *planner) stopReason() Reason {
 	failed, code := p.initFailed()
 	switch {
@@ -68,8 +70,8 @@ func (p *planner) stopReason() Reason {
 }
 
 // done reports whether a regular container has ended or fails a probe, and will
-// not run again. In the sandbox of a pod that is being deleted no container is
-// started.
+// not be restarted. If the pod is being deleted, no container is started in its
+// sandbox.
 func (p *planner) done(c *corev1.Container) bool {
 	if s := p.current(c.Name); s != nil && running(s) {
 		cause, _ := p.replaceCause(c, Regular, s)
@@ -82,10 +84,10 @@ func (p *planner) done(c *corev1.Container) bool {
 	return ended && !podspec.ShouldRestart(p.Pod, c, code)
 }
 
-// outcome reports whether s has ended, and with which exit code. The end of a
-// container that is lost with its sandbox is not observed; as in the pod's
-// status it counts as killed. With Never it is not started again, because it
-// may have done its work.
+// outcome reports whether s has ended, and returns its exit code. If s was lost
+// with its sandbox, its end was not observed, and s counts as killed, as in the
+// pod's status. With restartPolicy Never, s is then not started again, because
+// s may have completed its work.
 func (p *planner) outcome(s *runtimeapi.ContainerStatus) (exitCode int32, ended bool) {
 	switch {
 	case s == nil || unstarted(s):
@@ -97,7 +99,7 @@ func (p *planner) outcome(s *runtimeapi.ContainerStatus) (exitCode int32, ended 
 	}
 }
 
-// lost reports whether s is not in the current sandbox.
+// lost reports whether s is in an earlier sandbox or a new sandbox is needed.
 func (p *planner) lost(s *runtimeapi.ContainerStatus) bool {
 	return p.CreateSandbox != "" || p.Status.SandboxOf[s.GetId()] != p.Status.Sandboxes[0].GetId()
 }
@@ -106,10 +108,11 @@ func (p *planner) lost(s *runtimeapi.ContainerStatus) bool {
 // SIGKILL.
 const killed = 137
 
-// initFailed returns the init container that failed for good, and its exit
-// code, or nil. A container in an unknown state has failed, as in the kubelet;
-// it has no exit code, so only its policy counts. In a pod that is being
-// deleted only sidecars are restarted.
+// initFailed returns the first init container that has failed and will not be
+// restarted, and its exit code. It returns nil if no init container has failed
+// for good. A container in an unknown state counts as failed, as in the
+// kubelet. It has no exit code, so its restart policy decides and its rules are
+// ignored. In a pod that is being deleted, only sidecars are restarted.
 func (p *planner) initFailed() (*corev1.Container, int32) {
 	if p.initialized() {
 		return nil, 0
@@ -132,9 +135,9 @@ func (p *planner) initFailed() (*corev1.Container, int32) {
 	return nil, 0
 }
 
-// initialized reports whether a regular container runs in the current sandbox
-// or was created there. That is only done when all init containers have
-// succeeded, and they may have been removed since. As in the kubelet, a regular
+// initialized reports whether the current sandbox has a regular container that
+// runs or was created but not started. All init containers have then succeeded,
+// even if they were removed from the runtime. As in the kubelet, a regular
 // container that has ended does not count.
 func (p *planner) initialized() bool {
 	return slices.ContainsFunc(p.Pod.Spec.Containers, func(c corev1.Container) bool {

@@ -8,8 +8,9 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// initContainers plans the next init container and keeps the sidecars before it
-// running. It reports whether the regular containers may start.
+// initContainers plans the start of the next init container, and the restarts
+// of sidecars that come before it. It reports whether the regular containers
+// may start.
 func (p *planner) initContainers() bool {
 	all := p.Pod.Spec.InitContainers
 	next := p.currentInit()
@@ -32,8 +33,9 @@ func (p *planner) initContainers() bool {
 }
 
 // currentInit returns the index of the init container that was started last, or
-// the number of init containers if the pod is initialized. Those before it have
-// completed, even if they are no longer in the runtime.
+// the number of init containers if the pod is initialized. The init containers
+// before this index have succeeded or, if they are sidecars, have started, even
+// if they are no longer in the runtime.
 func (p *planner) currentInit() (index int) {
 	all := p.Pod.Spec.InitContainers
 	if p.initialized() {
@@ -47,15 +49,16 @@ func (p *planner) currentInit() (index int) {
 	return index
 }
 
-// completed reports whether s, an init container that must end, has succeeded.
-// A container that was OOM killed has not, even if its exit code is 0.
+// completed reports whether c is an init container that must end and its
+// instance s has succeeded. A container that was OOM killed has not succeeded,
+// even if its exit code is 0.
 func completed(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 	return !podspec.IsSidecar(c) && s != nil && exited(s) && s.GetExitCode() == 0 && s.GetReason() != "OOMKilled"
 }
 
-// started reports whether s is a sidecar that the next containers need not wait
-// for: it runs, even if it will be replaced, and its startup probe, if any, has
-// succeeded.
+// started reports whether c is a sidecar whose instance s runs and whose
+// startup probe, if any, has succeeded. The next containers may then start,
+// even if s will be replaced.
 func (p *planner) started(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 	if !podspec.IsSidecar(c) || s == nil || !running(s) {
 		return false
@@ -63,8 +66,9 @@ func (p *planner) started(c *corev1.Container, s *runtimeapi.ContainerStatus) bo
 	return c.StartupProbe == nil || p.Probes == nil || p.Probes(s.GetId()).Started
 }
 
-// ephemeralContainers plans the ephemeral containers that never ran. A container that
-// was created but not started is started.
+// ephemeralContainers plans the starts of the ephemeral containers that have
+// never run. A container that was created but not started is started and not
+// created again.
 func (p *planner) ephemeralContainers() {
 	if p.CreateSandbox != "" {
 		return
@@ -85,7 +89,8 @@ func (p *planner) ephemeralContainers() {
 	}
 }
 
-// ran reports whether any instance of that name is known to have been started.
+// ran reports whether an instance of the container with the given name has run.
+// If the runtime has no instance, [Input].Attempts decides.
 func (p *planner) ran(name string) bool {
 	known := false
 	for _, s := range p.Status.Containers {

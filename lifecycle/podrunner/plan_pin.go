@@ -15,14 +15,15 @@ func (c Cpuset) or(other Cpuset) Cpuset {
 	return Cpuset{CPUs: cmp.Or(c.CPUs, other.CPUs), Mems: cmp.Or(c.Mems, other.Mems)}
 }
 
-// Pinning holds the current and the wanted cpuset of a running container. Empty
-// fields in Wanted are not changed.
+// Pinning holds the current and the wanted cpuset of a running container. An
+// empty field in Wanted means no change.
 type Pinning struct{ Now, Wanted Cpuset }
 
 // Pin is a change of the cpuset of a running container.
 type Pin struct {
 	ID, Name string
-	// From and To hold only what changes. From is empty if it is unknown.
+	// From and To have only the fields that change. A field of From is empty if
+	// the current value is unknown.
 	From, To Cpuset
 	Reason   Reason
 }
@@ -44,7 +45,7 @@ func (p Pin) String() string {
 	return fmt.Sprintf("pin container %s (%s): %s: %s", p.Name, p.ID, strings.Join(what, ", "), p.Reason)
 }
 
-// pins plans the changes of cpusets of containers that keep running.
+// pins plans the changes of the cpusets of containers that keep running.
 func (p *planner) pins() {
 	if len(p.Pinnings) == 0 {
 		return

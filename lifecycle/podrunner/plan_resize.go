@@ -19,34 +19,36 @@ type Resources struct {
 	// Container returns the desired resources of a container. Nil: nothing is
 	// resized.
 	Container func(*corev1.Container) *runtimeapi.LinuxContainerResources
-	// Enforced returns what the running container of that name was created with
-	// or last resized to, nil if that is unknown. Then its CRI status is used,
-	// and only memory limit, CPU shares, quota and period are compared; a
-	// container whose status has no resources is not resized. Optional.
+	// Enforced returns the resources with which the running container of the
+	// given name was created or last resized, or nil if they are unknown. If
+	// they are unknown, Plan uses the CRI status of the container and compares
+	// only memory limit, CPU shares, quota and period. A container whose status
+	// has no resources is then not resized. Optional.
 	Enforced func(name string) *Enforced
 	// PodNow and PodWanted are the current and the desired resources of the
-	// pod's cgroup, nil if it has none or if they are unknown.
+	// pod's cgroup. They are nil if the pod has no cgroup or if the resources
+	// are unknown.
 	PodNow, PodWanted *runtimeapi.LinuxContainerResources
 }
 
-// Enforced holds the enforced requests and limits of a container, also as a CRI
-// message.
+// Enforced holds the enforced requests and limits of a container. Linux has the
+// same values as a CRI message.
 type Enforced struct {
 	corev1.ResourceRequirements
 
 	Linux *runtimeapi.LinuxContainerResources
 }
 
-// Resize is the change of one resource while the containers run.
+// Resize is the change of one resource of a running container or of its pod.
 type Resize struct {
-	// ID and Name are those of the container. If Pod is set, ID is that of the
-	// sandbox and Name that of the pod.
+	// ID and Name identify the container. If Pod is true, ID is the ID of the
+	// sandbox and Name is the name of the pod.
 	ID, Name string
 	Pod      bool
-	// Resource is cpu or memory. They are changed one after the other.
+	// Resource is cpu or memory. A Resize changes only one of them.
 	Resource corev1.ResourceName
-	// From and To hold only that resource. In To, a removed limit is -1,
-	// because the CRI ignores zero.
+	// From and To have only the values of this resource. In To, a removed limit
+	// is -1, because the CRI ignores zero.
 	From, To *runtimeapi.LinuxContainerResources
 }
 
@@ -76,9 +78,9 @@ func limitText(limit int64) string {
 	return strconv.FormatInt(limit, 10)
 }
 
-// resizes plans the changes in place: memory and then CPU. For each of them,
-// the pod's cgroup comes first if it grows and last if it shrinks, and
-// containers that shrink come before those that grow.
+// resizes plans the changes in place: first memory and then CPU. For each
+// resource, the pod's cgroup comes first if it grows and last if it shrinks.
+// Containers that shrink come before containers that grow.
 func (p *planner) resizes() {
 	if p.Resources.Container == nil || p.CreateSandbox != "" {
 		return
@@ -101,10 +103,11 @@ func (p *planner) resizes() {
 	}
 }
 
-// keepsClass reports whether the pod stays in its QoS class.
+// keepsClass reports whether the resources in the spec keep the pod in its QoS
+// class.
 func (p *planner) keepsClass() bool { return podspec.QOSClass(p.Pod) == podspec.QOSClassOfSpec(p.Pod) }
 
-// containerResizes returns the changes of one resource of the containers that
+// containerResizes returns the changes of one resource for all containers that
 // keep running. Ephemeral containers have no resources.
 func (p *planner) containerResizes(name corev1.ResourceName) (changes []Resize) {
 	for c, init := range podspec.Containers(&p.Pod.Spec) {
@@ -119,8 +122,9 @@ func (p *planner) containerResizes(name corev1.ResourceName) (changes []Resize) 
 	return changes
 }
 
-// mayResize reports whether a running container is resized: a sidecar only
-// after it has started, and of the init containers only the current one.
+// mayResize reports whether a running container may be resized. A sidecar may
+// be resized only after it has started, and any other init container only if it
+// is the current init container.
 func (p *planner) mayResize(c *corev1.Container, s *runtimeapi.ContainerStatus, kind ContainerKind) bool {
 	switch kind {
 	case Sidecar:
@@ -133,10 +137,11 @@ func (p *planner) mayResize(c *corev1.Container, s *runtimeapi.ContainerStatus, 
 	}
 }
 
-// containerResize returns the change of one resource of c, which runs as s, and
-// reports whether there is one. If the enforced resources are known, requests
-// and limits are compared, because the pod's status shows both and a cgroup may
-// depend on both.
+// containerResize returns the change of one resource of c, whose running
+// instance is s, and reports whether the resource changes. If the enforced
+// resources are known, requests and limits are compared, because the pod's
+// status shows both and a cgroup may depend on both. Otherwise the CRI status
+// of s is compared.
 func (p *planner) containerResize(c *corev1.Container, s *runtimeapi.ContainerStatus, name corev1.ResourceName) (Resize, bool) {
 	r := Resize{ID: s.GetId(), Name: c.Name, Resource: name}
 	wanted := p.Resources.Container(c)
@@ -155,8 +160,8 @@ func (p *planner) enforced(name string) *Enforced {
 	return p.Resources.Enforced(name)
 }
 
-// sameAmount reports whether request and limit of a resource are equal. A
-// missing request or limit counts as zero, as in the kubelet.
+// sameAmount reports whether a and b have the same request and the same limit
+// of a resource. A missing request or limit counts as zero, as in the kubelet.
 func sameAmount(a, b corev1.ResourceRequirements, name corev1.ResourceName) bool {
 	amount := func(list corev1.ResourceList) int64 {
 		if name == corev1.ResourceCPU {
@@ -175,8 +180,8 @@ func (p *planner) podResize(name corev1.ResourceName) *Resize {
 	return &r
 }
 
-// resizeRestarts reports whether a resource of c changes that cannot be changed
-// in place.
+// resizeRestarts reports whether a resource of c changes for which the resize
+// policy of c requires a restart.
 func (p *planner) resizeRestarts(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 	if p.Resources.Container == nil || len(c.ResizePolicy) == 0 {
 		return false
@@ -192,9 +197,9 @@ func (p *planner) resizeRestarts(c *corev1.Container, s *runtimeapi.ContainerSta
 	return false
 }
 
-// between sets the change of r's resource and reports whether there is one.
-// Shares that the runtime does not report, and differences that come from its
-// rounding, are not changes.
+// between sets From and To of r, and reports whether the resource changes. If
+// the runtime does not report the shares, or if the values differ only because
+// the runtime has rounded them, the resource does not change.
 func (r *Resize) between(now, wanted *runtimeapi.LinuxContainerResources) bool {
 	if now == nil || wanted == nil {
 		return false
@@ -221,7 +226,8 @@ func (r *Resize) between(now, wanted *runtimeapi.LinuxContainerResources) bool {
 }
 
 // fill sets From and To. A missing limit, which may be reported as zero or -1,
-// becomes -1. If one side has no shares or period, those of the other are used.
+// becomes -1. If one of now and wanted has no shares, the shares of the other
+// are used. If wanted has no period, the period of now is used.
 func (r *Resize) fill(now, wanted *runtimeapi.LinuxContainerResources) {
 	if r.Resource == corev1.ResourceMemory {
 		r.From = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: limit(now.GetMemoryLimitInBytes())}
@@ -237,12 +243,12 @@ func (r *Resize) fill(now, wanted *runtimeapi.LinuxContainerResources) {
 	}
 }
 
-// page is the page size to which kernels round memory limits down; runtimes
-// report the rounded value.
+// page is the page size. The kernel rounds memory limits down to a multiple of
+// the page size, and runtimes report the rounded value.
 const page = 4096
 
-// asWeight returns what a runtime reports for shares that it has converted to a
-// weight of cgroup v2 and back.
+// asWeight returns the shares that a runtime reports if it has converted the
+// given shares to a weight of cgroup v2 and back.
 func asWeight(shares int64) int64 {
 	const mostShares, mostWeight = 262_144 - 2, 10_000 - 1
 	weight := 1 + (shares-2)*mostWeight/mostShares
@@ -257,8 +263,8 @@ func limit(n int64) int64 {
 	return n
 }
 
-// growth returns a negative number if the resource shrinks, a positive one if
-// it grows.
+// growth returns a negative number if the resource shrinks, and a positive
+// number if the resource grows.
 func (r Resize) growth() int {
 	most := func(limit int64) uint64 { return uint64(limit) } // -1 becomes the largest value
 	if r.Resource == corev1.ResourceMemory {

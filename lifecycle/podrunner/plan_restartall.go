@@ -15,17 +15,18 @@ import (
 // RestartAll describes a restart of all containers in the pod's sandbox
 // (KEP-5532).
 type RestartAll struct {
-	// Name is the container whose end requests it, and After is when it ended.
-	// It counts for that container's restart back-off. Both are zero if the
-	// container was removed.
+	// Name is the container whose end requests the restart, and After is when
+	// that container ended. The restart back-off of the container counts from
+	// After. Both are zero if the container was removed.
 	Name   string
 	After  time.Time
 	Reason Reason
 }
 
 // restartsAll reports whether all containers are being restarted: the end of a
-// container requests it now or did before, and some containers are not removed
-// yet. If the sandbox has ended, a new one is created first.
+// container has requested the restart, now or in an earlier plan, and some
+// containers are not removed yet. If the sandbox can't be used, a new sandbox
+// is created first.
 func (p *planner) restartsAll() bool {
 	asked, left := p.Input.Restarting, false
 	for c := range podspec.Containers(&p.Pod.Spec) {
@@ -35,17 +36,17 @@ func (p *planner) restartsAll() bool {
 	return asked && left
 }
 
-// requestsRestartAll reports whether s has ended so that the rules of c restart all
-// containers.
+// requestsRestartAll reports whether s has ended with an exit code for which
+// the rules of c restart all containers.
 func requestsRestartAll(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 	return s != nil && exited(s) && podspec.RestartsAll(c, s.GetExitCode())
 }
 
-// restartAll plans the removal of every container. The next plan finds an empty
-// sandbox and starts with the first init container. While the container that
-// requested the restart backs off, everything is stopped. That container is
-// removed last, so that a restarted agent can continue; ephemeral containers
-// keep running.
+// restartAll plans to stop and remove all containers except ephemeral
+// containers. The next plan then finds an empty sandbox and starts the first
+// init container. While the container that requested the restart backs off,
+// containers are only stopped. The container that requested the restart is
+// removed last, so that a restarted agent can continue the restart.
 func (p *planner) restartAll() {
 	p.RestartAll = &RestartAll{Reason: "a container that has been removed requested it"}
 	var askers []Remove
@@ -72,7 +73,7 @@ func (p *planner) restartAll() {
 		})
 	}
 	if !p.RetryAt.IsZero() {
-		p.RestartAll = nil // not yet: it backs off
+		p.RestartAll = nil // the requesting container backs off
 		return
 	}
 	isAsker := func(s *runtimeapi.ContainerStatus) bool {

@@ -10,7 +10,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
-// sandbox checks whether the newest sandbox can be used.
+// sandbox plans a new sandbox if the newest sandbox can't be used.
 func (p *planner) sandbox() {
 	if len(p.Status.Sandboxes) == 0 {
 		p.CreateSandbox = "the pod has no sandbox"
@@ -38,8 +38,9 @@ func (p *planner) sandbox() {
 	}
 }
 
-// delaySandbox postpones the creation of a sandbox during its back-off. A
-// sandbox that ends at once would otherwise be created again without a delay.
+// delaySandbox removes the creation of a sandbox, and the starts of containers
+// in it, from the plan while the sandbox backs off. Without this, a sandbox
+// that ends at once would be created again without a delay.
 func (p *planner) delaySandbox() {
 	if p.CreateSandbox == "" || len(p.Status.Sandboxes) == 0 || p.Backoff == nil {
 		return
@@ -61,5 +62,6 @@ func (p *planner) delaySandbox() {
 // sandboxKey returns the key of the back-off of a pod's sandbox.
 func sandboxKey(uid types.UID) string { return string(uid) + "/sandbox" }
 
-// createdAt returns when s was created. The CRI does not report when it ended.
+// createdAt returns when s was created. The CRI does not report when a sandbox
+// ended.
 func createdAt(s *runtimeapi.PodSandboxStatus) time.Time { return time.Unix(0, s.GetCreatedAt()) }

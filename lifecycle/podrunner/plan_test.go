@@ -29,21 +29,21 @@ import (
 //	                                  "ephemeral" are the other kinds
 //	spec app [never|onfailure|always] a container, with a policy of its own, and
 //	         [restart-on 42]          a rule for an exit code; or
-//	         [restart-all-on 42]      one that restarts all containers
+//	         [restart-all-on 42]      a rule that restarts all containers
 //	         [startup] [liveness]     its probes
-//	         [memory=9 quota=9 shares=9] what its cgroup is to have
-//	         [restart-for memory]     how it is resized
+//	         [memory=9 quota=9 shares=9] the desired resources of its cgroup
+//	         [restart-for memory]     its resize policy
 //	         [asks]                   has requests, and so is Burstable
 //	sandbox 1 notready                newest first; "noip", "hostnetwork" as words
 //	app 2 exited 137 [in 0] [old]     restart count, state, code; in an older sandbox;
 //	                                  made from an older definition, or by a "kubelet",
 //	                                  or by a "kubelet-other" from another image
 //	    [oom] [in-second 9]           OOM killed; when it ended
-//	    [started] [startup-failed] [liveness-failed]  what its probes found
-//	    [memory=9 quota=9 shares=9]   what its cgroup has
-//	cgroups memory=9 to memory=10   what the pod's has and is to have
-//	forgotten app 3                   its next restart count, by what it left behind
-//	backoff app 20s                   what the back-off says of it, or of "sandbox"
+//	    [started] [startup-failed] [liveness-failed]  its probe results
+//	    [memory=9 quota=9 shares=9]   the current resources of its cgroup
+//	cgroups memory=9 to memory=10     the current and the desired resources of the pod's cgroup
+//	forgotten app 3                   its next restart count according to its logs
+//	backoff app 20s                   the back-off of the container, or of "sandbox"
 func TestPlan(t *testing.T) {
 	datadriven.Walk(t, "testdata/plan", func(t *testing.T, path string) {
 		t.Helper()

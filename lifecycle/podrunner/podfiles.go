@@ -18,8 +18,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// The names of the Runner's files in a pod's directory; volumes and user IDs
-// have others there.
+// The names of the Runner's files in a pod's directory. Volumes and user IDs
+// have other files in that directory.
 const (
 	hostsFile        = "etc-hosts"
 	containersFolder = "containers"
@@ -28,9 +28,9 @@ const (
 // podRoot returns the parent of the pods' directories.
 func (r *Runner) podRoot() string { return filepath.Join(r.cfg.RootDir, "pods") }
 
-// writeHosts writes the pod's hosts file and returns its path, "" if the pod
-// has none. The file is written in place, and only if it changes, because
-// containers have it mounted.
+// writeHosts writes the pod's hosts file and returns its path, or "" if the pod
+// has no hosts file. It writes the file in place, and only if the content
+// changes, because containers have mounted the file.
 func (r *Runner) writeHosts(pod *corev1.Pod, ips []string, node Node) (path string, err error) {
 	if r.cfg.RootDir == "" || pod.Spec.HostNetwork && node.HostsFile == nil && len(pod.Spec.HostAliases) == 0 {
 		return "", nil
@@ -59,8 +59,9 @@ func (r *Runner) writeHosts(pod *corev1.Pod, ips []string, node Node) (path stri
 	return filepath.Join(r.podRoot(), string(pod.UID), hostsFile), nil
 }
 
-// fileEquals reports whether a file has exactly this text. Containers can write to
-// the file, so no more than the length of the text is read.
+// fileEquals reports whether a file contains exactly the given text. Containers
+// can write to the file, so fileEquals reads at most one byte more than the
+// text has.
 func fileEquals(root *os.Root, file string, text []byte) (_ bool, err error) {
 	f, err := safeopen.File(root, file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,18 +75,18 @@ func fileEquals(root *os.Root, file string, text []byte) (_ bool, err error) {
 	return bytes.Equal(old, text), err
 }
 
-// release releases what was prepared for a stopped pod: its
-// termination and resource records, its sub-path mounts and then its volumes,
-// its cgroup, and last its user IDs, which own files and processes. All steps
-// can be repeated, and are until they succeed. The caller holds the pod's lock
-// of r.clean.
+// release releases what was prepared for a stopped pod, in this order: its
+// termination and resource records, its sub-path mounts, its volumes, its
+// cgroup, and its user IDs. The user IDs are last because files and processes
+// belong to them. After an error, the next cleanup of the pod repeats all
+// steps. The caller holds the pod's lock in r.clean.
 func (r *Runner) release(ctx context.Context, uid types.UID) error {
 	r.forgetEnforced(uid)
 	if err := r.deleteRecords(ctx, uid, terminationRecordName, enforcedRecordName); err != nil {
 		return err
 	}
-	// Also remove other files with these names, and records that an earlier
-	// agent stored below RootDir.
+	// Also remove records that an earlier agent stored in files below RootDir,
+	// and files that it did not write completely (.new).
 	if err := r.removeFiles(uid, terminationRecordName, terminationRecordName+".new", enforcedRecordName, enforcedRecordName+".new"); err != nil {
 		return err
 	}
@@ -104,7 +105,8 @@ func (r *Runner) release(ctx context.Context, uid types.UID) error {
 		}
 	}
 	if r.cfg.PodCgroups != nil {
-		// Killed processes take a moment to leave their cgroup.
+		// Remove fails until the processes that it has killed have left the
+		// cgroup.
 		if err := r.cfg.PodCgroups.Remove(ctx, uid); err != nil {
 			return &podworker.TransientError{Err: err}
 		}
@@ -115,8 +117,8 @@ func (r *Runner) release(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// removeFiles removes the Runner's files with these names from the pod's
-// directory, and the directory if it is empty then.
+// removeFiles removes the Runner's files with the given names from the pod's
+// directory. It then removes the directory if the directory is empty.
 func (r *Runner) removeFiles(uid types.UID, names ...string) (err error) {
 	if r.cfg.RootDir == "" || uid == "" {
 		return nil
@@ -137,14 +139,14 @@ func (r *Runner) removeFiles(uid types.UID, names ...string) (err error) {
 			return fmt.Errorf("remove files of a pod: %w", err)
 		}
 	}
-	// Fails if other files are left, which do not belong to the Runner.
+	// Remove fails if the directory has files that do not belong to the Runner.
 	_ = root.Remove(string(uid))
 	return nil
 }
 
-// Leftovers returns the pods that have files on the node, sorted. After a
-// restart of the agent, those that are neither wanted nor in the runtime can be
-// passed to [Runner.RemovePod].
+// Leftovers returns the pods that have files on the node, sorted by UID. After
+// a restart of the agent, call [Runner.RemovePod] for each of these pods that
+// should not run and is not in the runtime.
 func (r *Runner) Leftovers() ([]types.UID, error) {
 	var uids []types.UID
 	if r.cfg.Volumes != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// podSync is one call of SyncPod: it carries out a plan and collects what must
-// wait.
+// podSync is the state of one call of SyncPod. It carries out a plan and
+// collects the containers that must wait.
 type podSync struct {
 	*Runner
 	pod     *corev1.Pod
@@ -28,30 +28,32 @@ type podSync struct {
 	node    Node
 	waiting map[string]corev1.ContainerStateWaiting
 	retryAt time.Time
-	// prepared holds configurations that were made ahead of the start, by
-	// container; images holds images that are present or being pulled.
+	// prepared holds the configurations of containers that were prepared before
+	// the start, by container name. images holds the images that are present or
+	// being pulled, by the name of the container or image volume.
 	prepared map[string]*runtimeapi.ContainerConfig
 	images   map[string]*fetched
-	// volumes are the paths of the pod's volumes, and sandbox is where
-	// containers are created. They are set by prepareNode.
+	// volumes are the paths of the pod's volumes, and sandbox is the sandbox in
+	// which containers are created. prepareNode sets these fields.
 	volumes  map[string]string
 	readOnly map[string]bool // names of volumes
 	sandbox  *sandbox
 }
 
-// sandbox is the sandbox that containers are created in: the existing one or a
-// new one.
+// sandbox is the sandbox in which containers are created: the existing sandbox
+// or a new sandbox.
 type sandbox struct {
-	id     string // empty until it is created
+	id     string // empty until the sandbox is created
 	config *runtimeapi.PodSandboxConfig
 	ips    []string
 }
 
-// errBackingOff is the cause of a retry that is not due to a failure.
+// errBackingOff is the cause in a RetryError if a container or sandbox backs
+// off and nothing has failed.
 var errBackingOff = errors.New("a container is backing off")
 
-// do carries out the plan in the order of its fields. A failed removal does not
-// stop it: the next plan contains it again.
+// do carries out the plan in the order of its fields. If a removal fails, do
+// continues, and the next plan contains the removal again.
 func (t *podSync) do(ctx context.Context, a Actions) error {
 	if a.StopPod != "" {
 		if len(t.status.Sandboxes) > 0 && a.CreateSandbox != "" {
@@ -93,8 +95,9 @@ func (t *podSync) do(ctx context.Context, a Actions) error {
 }
 
 // restartAll removes all containers in order and stops at the first error. If
-// it continued, the container that requested the restart could be removed while
-// others remain, and the next plan would treat these as part of the new run.
+// it continued, it could remove the container that requested the restart while
+// other old containers remain. The next plan would then treat these containers
+// as already restarted.
 func (t *podSync) restartAll(ctx context.Context, a Actions) error {
 	for i := range a.Remove {
 		if err := t.remove(ctx, a.Remove[i:i+1]); err != nil {
@@ -110,9 +113,10 @@ func (t *podSync) restartAll(ctx context.Context, a Actions) error {
 }
 
 // prepareReplacements prepares the replacements of running containers, above
-// all their images, before the old ones are killed. It removes those that fail
-// from the plan: the old container keeps running, which is better than none,
-// and with restartPolicy Never a killed one would not be started again.
+// all their images, before the old containers are killed. If a preparation
+// fails, it removes the kill and the start from the plan. The old container
+// then keeps running, which is better than no container, and a killed container
+// with restartPolicy Never would not be started again.
 func (t *podSync) prepareReplacements(ctx context.Context, a *Actions) error {
 	var errs []error
 	failed := map[string]bool{}
@@ -166,13 +170,14 @@ func (t *podSync) createSandbox(ctx context.Context) error {
 	return nil
 }
 
-// nodeReference returns the reference to a node that the kubelet's events use.
+// nodeReference returns a reference to a node, in the form of the kubelet's
+// events.
 func nodeReference(name string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: "Node", Name: name, UID: types.UID(name)}
 }
 
 // plannedSandbox returns the sandbox in which the plan starts containers: a new
-// one, or the newest existing one.
+// sandbox, or the newest existing sandbox.
 func (t *podSync) plannedSandbox(a Actions) *sandbox {
 	if a.CreateSandbox != "" {
 		return &sandbox{config: SandboxConfig(t.pod, a.SandboxAttempt, t.node)}
@@ -184,8 +189,8 @@ func (t *podSync) plannedSandbox(a Actions) *sandbox {
 	}
 }
 
-// startAll starts containers one after the other in spec order. A container
-// that can't be started does not delay the others.
+// startAll starts containers one after the other in the plan's order. If a
+// container can't be started, startAll continues with the next container.
 func (t *podSync) startAll(ctx context.Context, starts []Start) error {
 	var errs []error
 	for _, s := range starts {
@@ -207,10 +212,10 @@ func (t *podSync) startAll(ctx context.Context, starts []Start) error {
 	return errors.Join(errs...)
 }
 
-// recordFailure records for the status why a container was not started, and returns
-// the error for the sync. If the start only backs off, the error is a
-// RetryError with the time; otherwise it would be retried and logged much
-// earlier.
+// recordFailure records, for the pod's status, why a container was not started,
+// and returns the error for the sync. If the start only backs off, the error is
+// a RetryError with the end of the back-off. With any other error, the pod
+// worker would retry and log the sync much earlier.
 func (t *podSync) recordFailure(name string, err error) error {
 	reason, message, retryAt := waitingReason(err)
 	err = fmt.Errorf("start container %s of pod %s: %w", name, podName(t.pod), err)
@@ -238,7 +243,7 @@ func (t *podSync) start(ctx context.Context, c *corev1.Container, s Start) error
 			return err
 		}
 	}
-	if !s.After.IsZero() { // only now: an earlier failure must not prolong the back-off
+	if !s.After.IsZero() { // only after the creation: its failure must not prolong the back-off
 		t.cfg.RestartBackoff.Next(RestartKey(t.pod, c), s.After)
 	}
 	starting, done := lingering(ctx, t.cfg.Clock, startLinger)
@@ -273,9 +278,9 @@ func (t *podSync) create(ctx context.Context, c *corev1.Container, attempt uint3
 	return id, nil
 }
 
-// startFailure records the event about a container that could not be started, and
-// returns the error for its status. Both contain only the text of the runtime's
-// error.
+// startFailure records an event about a container that could not be started,
+// and returns the error for the container's status. Both contain the text of
+// err, without the code of a gRPC error.
 func (t *podSync) startFailure(name, reason string, err error) error {
 	e := &startError{reason: reason, err: err}
 	t.event(podspec.ContainerReference(t.pod, name), corev1.EventTypeWarning, "Failed", "Error: %s", e.text())
@@ -311,13 +316,14 @@ func sandboxIPs(s *runtimeapi.PodSandboxStatus) []string {
 	return ips
 }
 
-// startLinger is how long a StartContainer call may go on after its sync was
+// startLinger is how long a StartContainer call may continue after its sync was
 // cancelled.
 const startLinger = 5 * time.Second
 
-// lingering returns a context that is done d after ctx is. A runtime whose
-// start is cancelled midway leaves a dead container (containerd: exit code 128,
-// StartError), which would count as a restart.
+// lingering returns a context that is done when the time d has passed since ctx
+// was done. If StartContainer is cancelled while it runs, the runtime leaves a
+// dead container (containerd: exit code 128, StartError), which would count as
+// a restart.
 func lingering(ctx context.Context, c clock.Clock, d time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

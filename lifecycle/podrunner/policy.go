@@ -12,22 +12,22 @@ import (
 	"github.com/kubeparts/kubeparts/internal/podlimits"
 )
 
-// Policy holds the settings of pods that agents usually leave to their users.
-// They do not change while the agent runs. The zero value is a node without a
-// cluster and with the kernel's defaults.
+// Policy holds the settings for pods that agents usually let their users
+// choose. The settings do not change while the agent runs. The zero value means
+// a node that is not in a cluster, and the kernel's defaults.
 type Policy struct {
 	// ClusterDNS are the addresses of the cluster's DNS servers, for pods with
 	// the policy ClusterFirst. Empty: these pods use the node's DNS servers.
 	ClusterDNS []string
 	// ClusterDomain is the domain of the cluster, such as cluster.local. Empty:
-	// none.
+	// the cluster has no domain.
 	ClusterDomain string
-	// SeccompDefault sets the profile of containers that name none: false means
-	// Unconfined, true RuntimeDefault.
+	// SeccompDefault selects the seccomp profile of containers that request no
+	// profile: false means Unconfined, true means RuntimeDefault.
 	SeccompDefault bool
 	// UnsafeSysctls are the sysctls that pods may set in addition to the safe
-	// ones: names, or prefixes that end in an asterisk. Each must belong to a
-	// namespace of the pod.
+	// sysctls: names, or prefixes that end in an asterisk. Each sysctl must
+	// belong to a namespace of the pod.
 	UnsafeSysctls []string
 	// Limits configures how requests and limits are enforced.
 	Limits Limits
@@ -37,29 +37,30 @@ type Policy struct {
 // value is the kernel's behaviour, without swap.
 type Limits struct {
 	// LimitedSwap gives Burstable containers that are not critical a part of
-	// the node's swap, in proportion to their memory request (KEP-2400). Only
-	// on cgroup v2.
+	// the node's swap, in proportion to their memory request (KEP-2400). It has
+	// an effect only on cgroup v2.
 	LimitedSwap bool
 	// MemoryThrottling is the point between request and limit, from 0 to 1, at
 	// which a container is slowed down (memory.high) instead of being killed
-	// (KEP-2570). Zero disables it. Only on cgroup v2.
+	// (KEP-2570). Zero disables throttling. The setting has an effect only on
+	// cgroup v2.
 	MemoryThrottling float64
 	// TieredMemoryReservation makes the kernel reserve the memory that a
-	// container requests: always for Guaranteed pods (memory.min), and for
-	// others as long as other memory can be reclaimed (memory.low). It is the
-	// kubelet's memoryReservationPolicy. It has no effect without
-	// MemoryThrottling.
+	// container requests: always for containers of Guaranteed pods
+	// (memory.min), and for other containers as long as the kernel can reclaim
+	// other memory (memory.low). It is the kubelet's memoryReservationPolicy.
+	// It has no effect without MemoryThrottling.
 	TieredMemoryReservation bool
 	// NoCPUQuota disables the CPU limits of containers and of pods.
 	NoCPUQuota bool
 	// CPUPeriod is the period of CPU quotas, from 1ms to 1s. Default 100ms.
 	CPUPeriod time.Duration
 	// SingleProcessOOMKill makes the kernel kill one process of a container
-	// instead of all of them. On cgroup v1 the kernel always does that.
+	// instead of all of them. On cgroup v1 the kernel always kills one process.
 	SingleProcessOOMKill bool
 }
 
-// quotaPeriod returns the period of CPU quotas, zero if quotas are disabled.
+// quotaPeriod returns the period of CPU quotas, or zero if quotas are disabled.
 func (l Limits) quotaPeriod() time.Duration {
 	switch {
 	case l.NoCPUQuota:

@@ -22,7 +22,8 @@ type fetched struct {
 // fetchImages starts to pull the images of the containers that will start.
 // Different images are pulled concurrently, and the sandbox is created
 // meanwhile. Requests for the same image run one after the other. The returned
-// function cancels the rest and waits for it.
+// function cancels the pulls that have not ended, and waits until all pulls
+// have returned.
 func (t *podSync) fetchImages(ctx context.Context, starts []Start) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	type user struct {
@@ -57,8 +58,8 @@ func imageRequest(c *corev1.Container) images.Request {
 	return images.Request{Container: c.Name, Image: c.Image, PullPolicy: c.ImagePullPolicy}
 }
 
-// fetch pulls an image if it is missing. Its lease is released at the latest by
-// releaseImages.
+// fetch pulls an image if it is missing. At the latest, releaseImages releases
+// the lease of the image.
 func (f *fetched) fetch(ctx context.Context, t *podSync, req images.Request) {
 	defer close(f.done)
 	req.Pod, req.Sandbox = t.pod, t.sandbox.config
@@ -77,8 +78,8 @@ func (t *podSync) image(ctx context.Context, c *corev1.Container) (images.Result
 	return f.result, f.err
 }
 
-// imageVolumes pulls the images that the container mounts, if they are missing
-// (KEP-4639).
+// imageVolumes pulls the missing images of the image volumes that the container
+// mounts (KEP-4639).
 func (t *podSync) imageVolumes(ctx context.Context, c *corev1.Container) (map[string]*runtimeapi.ImageSpec, error) {
 	var specs map[string]*runtimeapi.ImageSpec
 	for _, m := range c.VolumeMounts {
@@ -86,7 +87,7 @@ func (t *podSync) imageVolumes(ctx context.Context, c *corev1.Container) (map[st
 		if v == nil || v.Image == nil || specs[m.Name] != nil {
 			continue
 		}
-		key := "volume/" + m.Name // no container has such a name
+		key := "volume/" + m.Name // container names contain no slash
 		f := t.images[key]
 		if f == nil {
 			f = &fetched{done: make(chan struct{})}
@@ -106,8 +107,8 @@ func (t *podSync) imageVolumes(ctx context.Context, c *corev1.Container) (map[st
 	return specs, nil
 }
 
-// releaseImages releases the leases of all images of the sync: their containers
-// have been created, or will not be created in this sync.
+// releaseImages releases the leases of all images of the sync. The containers
+// of these images have been created, or will not be created in this sync.
 func (t *podSync) releaseImages() {
 	for _, f := range t.images {
 		if f.result.Release != nil {

@@ -22,9 +22,9 @@ const (
 	containerCreating = "ContainerCreating"
 )
 
-// prepareNode prepares on the node what the pod's containers need, once per sync:
-// user IDs, the pod's cgroup and its volumes. A failure stops the pod's start
-// before anything is created in the runtime.
+// prepareNode prepares on the node what the pod's containers need, once per
+// sync: user IDs, the pod's cgroup and its volumes. If this fails, nothing is
+// created in the runtime.
 func (t *podSync) prepareNode(ctx context.Context, a Actions) error {
 	if t.sandbox != nil {
 		return nil
@@ -57,7 +57,8 @@ func (t *podSync) prepareNode(ctx context.Context, a Actions) error {
 	return nil
 }
 
-// prepareFailed reports why no container of the pod can start.
+// prepareFailed records, in an event and for the pod's status, why no container
+// of the pod can start.
 func (t *podSync) prepareFailed(a Actions, reason, message string, err error) error {
 	t.event(t.pod, corev1.EventTypeWarning, reason, "%s", message)
 	for _, s := range a.Start {
@@ -66,7 +67,8 @@ func (t *podSync) prepareFailed(a Actions, reason, message string, err error) er
 	return fmt.Errorf("prepare pod %s: %w", podName(t.pod), err)
 }
 
-// mountFailed reports each failed volume in an event, as the kubelet does.
+// mountFailed records an event for each volume that failed, as the kubelet
+// does.
 func (t *podSync) mountFailed(ctx context.Context, a Actions, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("mount volumes of pod %s: %w", podName(t.pod), err)
@@ -93,8 +95,8 @@ func (t *podSync) refreshVolumes(ctx context.Context) error {
 	return t.mountFailed(ctx, Actions{}, err)
 }
 
-// prepare does everything for a container that must be done before it is
-// created.
+// prepare does everything that must be done before a container is created, and
+// returns the container's configuration.
 func (t *podSync) prepare(ctx context.Context, c *corev1.Container, attempt uint32) (*runtimeapi.ContainerConfig, error) {
 	image, err := t.image(ctx, c)
 	if err != nil {
@@ -126,7 +128,8 @@ func (t *podSync) prepare(ctx context.Context, c *corev1.Container, attempt uint
 	return config, nil
 }
 
-// files creates the container's files in the pod's directory.
+// files creates the container's files in the pod's directory and sets their
+// paths in in.
 func (t *podSync) files(in *Instance, c *corev1.Container) (err error) {
 	if t.cfg.RootDir == "" {
 		return nil
@@ -148,9 +151,9 @@ func (t *podSync) files(in *Instance, c *corev1.Container) (err error) {
 	return dropTerminationLogs(t.podRoot(), t.pod.UID, c.Name, t.keptTerminationLogs(c.Name, in.Attempt))
 }
 
-// keptTerminationLogs returns the names of the termination message files that a status may
-// still show: those of existing containers, and of the container that is being
-// created.
+// keptTerminationLogs returns the names of the termination message files that a
+// status may still show: the files of existing instances, and the file of the
+// instance that is being created.
 func (t *podSync) keptTerminationLogs(container string, attempt uint32) map[string]bool {
 	names := map[string]bool{terminationLogFile(attempt): true}
 	for _, s := range t.status.Containers {
@@ -167,7 +170,7 @@ func (t *podSync) kill(ctx context.Context, kills []Kill) error {
 	return inParallel(kills, func(k Kill) error {
 		t.event(podspec.ContainerReference(t.pod, k.Name), corev1.EventTypeNormal, lifecycle.Killing, "%s", k.Reason)
 		now := t.cfg.Clock.Now()
-		deadline := lifecycle.NewDeadline(t.cfg.Clock, now) // restart of all containers: without hooks and grace
+		deadline := lifecycle.NewDeadline(t.cfg.Clock, now) // no hooks and no grace period if all containers are restarted
 		if k.Cause != CauseRestartAll {
 			deadline = lifecycle.NewDeadline(t.cfg.Clock, now.Add(lifecycle.KillGrace(t.pod, failedProbe(t.pod, k))))
 		}

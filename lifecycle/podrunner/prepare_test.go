@@ -379,8 +379,8 @@ func TestTerminationMessage(t *testing.T) {
 }
 
 // A container that crashes for weeks does not leave one file per crash: only
-// termination messages of existing instances are kept, because only those are
-// shown.
+// the termination messages of existing instances are kept, because a status
+// shows no others.
 func TestTerminationLog_RemovedWithItsContainer(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
@@ -439,7 +439,7 @@ func TestLeftovers_RemovedPods(t *testing.T) {
 }
 
 // TestRemovePod_FailedRefreshRemovesNothing: an agent that has just started may
-// remove a pod before it knows the runtime's state.
+// call RemovePod before it knows the runtime's state.
 func TestRemovePod_FailedRefreshRemovesNothing(t *testing.T) {
 	t.Parallel()
 	var fails error

@@ -15,23 +15,23 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Resizer are the runtime's calls that change resources in place;
-// cri.RuntimeService implements it.
+// Resizer contains the runtime's methods that change resources in place.
+// cri.RuntimeService implements Resizer.
 type Resizer interface {
 	UpdateContainerResources(ctx context.Context, containerID string, resources *runtimeapi.ContainerResources) error
 	UpdatePodSandboxResources(ctx context.Context, request *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error)
 }
 
 // update changes resources in the plan's order. It stops at the first failure,
-// because later changes may need the resources that an earlier one frees; the
-// next plan contains the remaining changes again.
+// because later changes may need the resources that an earlier change frees.
+// The next plan contains the remaining changes again.
 func (t *podSync) update(ctx context.Context, updates []Resize) error {
 	if len(updates) == 0 {
 		return nil
 	}
 	if t.cfg.PodCgroups != nil && slices.ContainsFunc(updates, func(u Resize) bool { return u.growth() > 0 }) {
-		// Ignore the error: a limit that shrinks may not be possible yet; it is
-		// set again below.
+		// Ignore the error: a lower limit may not be possible before the
+		// containers have shrunk. The limits are set again below.
 		_ = t.cfg.PodCgroups.Update(ctx, t.pod, t.node.Limits.quotaPeriod())
 	}
 	for i, u := range updates {
@@ -67,15 +67,16 @@ func (t *podSync) updateContainer(ctx context.Context, u Resize, later []Resize)
 	return nil
 }
 
-// resized returns all resources of a container, as the kubelet sends them with
-// each change: the resource of u with its new value, and those of later changes
-// with their current values.
+// resized returns all resources of a container, because the kubelet sends all
+// of them with each change. The resource of u has its new value, and the
+// resources of later changes have their current values.
 func (t *podSync) resized(u Resize, later []Resize) *runtimeapi.LinuxContainerResources {
 	c := podspec.Container(&t.pod.Spec, u.Name)
 	if c == nil {
 		return u.To
 	}
-	// The error is ignored: missing huge page sizes were rejected at the start.
+	// The error is ignored: the creation of the container has rejected huge page
+	// sizes that the node does not have.
 	all, _ := ContainerResources(t.pod, c, t.node)
 	for _, l := range later {
 		if l.ID == u.ID {
@@ -87,7 +88,7 @@ func (t *podSync) resized(u Resize, later []Resize) *runtimeapi.LinuxContainerRe
 	return all
 }
 
-// set copies r's resource.
+// set copies the values of r's resource from one message to the other.
 func (r Resize) set(to, from *runtimeapi.LinuxContainerResources) {
 	if r.Resource == corev1.ResourceMemory {
 		to.MemoryLimitInBytes = from.GetMemoryLimitInBytes()
@@ -97,22 +98,23 @@ func (r Resize) set(to, from *runtimeapi.LinuxContainerResources) {
 }
 
 // updateSandbox reports the pod's resources to the runtime. Most runtimes do
-// not implement that.
+// not implement this call; updateSandbox then returns nil.
 func (t *podSync) updateSandbox(ctx context.Context, u Resize, later []Resize) error {
 	config := SandboxConfig(t.pod, 0, t.node).GetLinux()
 	_, err := t.cfg.Resizer.UpdatePodSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{
 		PodSandboxId: u.ID, Overhead: config.GetOverhead(), Resources: withoutOverhead(t.pod, t.podResized(u, later)),
 	})
 	code := grpcstatus.Code(err)
-	// containerd 2.2 answers Unknown, "not implemented yet".
+	// containerd 2.2 returns the code Unknown with the message "not implemented
+	// yet".
 	if code == codes.Unimplemented || code == codes.Unknown && strings.Contains(grpcstatus.Convert(err).Message(), "not implemented") {
 		return nil
 	}
 	return err
 }
 
-// podResized returns all resources of the pod: that of u with its new value,
-// and that of a later change with its current value.
+// podResized returns all resources of the pod. The resource of u has its new
+// value, and the resource of a later change has its current value.
 func (t *podSync) podResized(u Resize, later []Resize) *runtimeapi.LinuxContainerResources {
 	all := podLimitsOf(t.pod, t.node.Limits).linux()
 	for _, l := range later {
@@ -125,7 +127,7 @@ func (t *podSync) podResized(u Resize, later []Resize) *runtimeapi.LinuxContaine
 }
 
 // withoutOverhead subtracts the pod's overhead from res, because the runtime
-// adds it.
+// adds the overhead.
 func withoutOverhead(pod *corev1.Pod, res *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources {
 	cpu := pod.Spec.Overhead.Cpu().MilliValue()
 	if memory := pod.Spec.Overhead.Memory().Value(); res.GetMemoryLimitInBytes() > 0 {
@@ -138,8 +140,8 @@ func withoutOverhead(pod *corev1.Pod, res *runtimeapi.LinuxContainerResources) *
 	return res
 }
 
-// resources returns the resources that Plan compares, or nothing if there is no
-// Resizer.
+// resources returns the resources that Plan compares. Without a Resizer it
+// returns none, and Plan resizes nothing.
 func (r *Runner) resources(ctx context.Context, pod *corev1.Pod, node Node) Resources {
 	if r.cfg.Resizer == nil {
 		return Resources{}
@@ -147,8 +149,8 @@ func (r *Runner) resources(ctx context.Context, pod *corev1.Pod, node Node) Reso
 	e := r.loadEnforced(ctx, pod.UID)
 	res := Resources{
 		Container: func(c *corev1.Container) *runtimeapi.LinuxContainerResources {
-			// The error is ignored: missing huge page sizes were rejected at
-			// the start.
+			// The error is ignored: the creation of the container has
+			// rejected huge page sizes that the node does not have.
 			resources, _ := ContainerResources(pod, c, node)
 			return resources
 		},

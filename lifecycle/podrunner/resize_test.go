@@ -68,8 +68,8 @@ func TestResize_FailureStopsOnlyLaterResizes(t *testing.T) {
 	require.Len(t, b.did(), 4)
 }
 
-// TestResizeSendsAllResources: with each change, with current values for later
-// changes.
+// TestResizeSendsAllResources: each change sends all resources, with the
+// current values of resources that change later.
 func TestResizeSendsAllResources(t *testing.T) {
 	t.Parallel()
 	s := &sent{}
@@ -173,8 +173,8 @@ func TestResize_UpdateOfThePodsCgroupIsRetried(t *testing.T) {
 	require.Equal(t, []string{"update"}, group.calls, "nothing is left to do")
 }
 
-// The runtime gets the pod's resources without its overhead, which it adds
-// itself.
+// The Runner sends the pod's resources without the overhead, because the
+// runtime adds the overhead.
 func TestResize_SandboxIsToldWithoutOverhead(t *testing.T) {
 	t.Parallel()
 	s := &sent{}
@@ -237,7 +237,7 @@ func TestResize_InitContainerThatRuns(t *testing.T) {
 	require.Equal(t, []string{"UpdateContainerResources ns/pod/init"}, b.did())
 }
 
-// blind hides the resources that were changed.
+// blind reports success for changes of resources and does not carry them out.
 type blind struct{ podrunner.Resizer }
 
 func (blind) UpdateContainerResources(context.Context, string, *runtimeapi.ContainerResources) error {
@@ -262,8 +262,9 @@ func TestResize_RuntimeThatDoesNotShowIt(t *testing.T) {
 	}
 }
 
-// The record survives the agent. Without it, or if it is damaged, the runtime's
-// status counts, and running containers are not touched.
+// The record survives a restart of the agent. If the record is missing or
+// damaged, the runtime's status is used, and running containers are not
+// changed.
 func TestEnforced_SurvivesARestartOfTheAgent(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder

@@ -19,8 +19,8 @@ import (
 )
 
 // ContainerResources returns the container's resources as a CRI message, for
-// its creation and for a resize in place. It is pure. The error is about huge
-// page sizes that the node does not have.
+// its creation and for a resize in place. It is pure. It returns an error if
+// the container requests huge pages of a size that the node does not have.
 func ContainerResources(pod *corev1.Pod, c *corev1.Container, node Node) (*runtimeapi.LinuxContainerResources, error) {
 	limits := effectiveLimits(pod, c)
 	res := cpuAndMemory(c.Resources.Requests, limits, node)
@@ -35,8 +35,8 @@ func ContainerResources(pod *corev1.Pod, c *corev1.Container, node Node) (*runti
 }
 
 // effectiveLimits returns the container's limits of CPU, memory and huge pages.
-// If one is missing, the pod-level limit is used (KEP-2837). For huge pages, a
-// limit of zero is a limit.
+// If a limit is missing or zero, the pod-level limit is used (KEP-2837). For
+// huge pages, zero is a limit too.
 func effectiveLimits(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList {
 	if pod.Spec.Resources == nil {
 		return c.Resources.Limits
@@ -51,8 +51,8 @@ func effectiveLimits(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList {
 	return limits
 }
 
-// cpuAndMemory converts requests and limits to cgroup settings. A missing
-// request defaults to the limit.
+// cpuAndMemory converts requests and limits of CPU and memory to cgroup
+// settings. A missing CPU request defaults to the limit.
 func cpuAndMemory(requests, limits corev1.ResourceList, node Node) *runtimeapi.LinuxContainerResources {
 	request := requests.Cpu().MilliValue()
 	if _, asked := requests[corev1.ResourceCPU]; !asked {
@@ -74,12 +74,15 @@ func cpuAndMemory(requests, limits corev1.ResourceList, node Node) *runtimeapi.L
 	return res
 }
 
-// oomScoreAdj follows the kubelet: the kernel kills BestEffort containers first
-// (1000), those of Guaranteed pods and of critical pods of the class
-// system-node-critical last (-997), and Burstable ones by their memory request,
-// between 3 and 999. Memory that the pod requests beyond its containers counts
-// equally for each of them. A sidecar is not killed earlier than the regular
-// container with the smallest request (KEP-2837, KEP-753).
+// oomScoreAdj returns the OOM score adjustment of a container, as in the
+// kubelet. If memory is short, the kernel kills the containers of BestEffort
+// pods first (1000). It kills the containers of Guaranteed pods, and of
+// critical pods with the priority class system-node-critical, last (-997).
+// Containers of Burstable pods get a value between 3 and 999, which is lower if
+// their memory request is higher. Memory that the pod requests in addition to
+// its containers is divided equally between them. A sidecar is not killed
+// earlier than the regular container with the smallest memory request
+// (KEP-2837, KEP-753).
 func oomScoreAdj(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) int64 {
 	const guaranteed, bestEffort, lowest, nodeCritical = -997, 1000, 3, "system-node-critical"
 	if podspec.IsCritical(pod) && pod.Spec.PriorityClassName == nodeCritical {
@@ -112,8 +115,8 @@ func oomScoreAdj(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) int
 	return min(max(score, lowest), bestEffort-1)
 }
 
-// memoryShare returns each container's share, init containers included, of the
-// memory that the pod requests beyond the sum of its containers.
+// memoryShare returns the share of each container in the memory that the pod
+// requests in addition to its containers. Init containers also have a share.
 func memoryShare(pod *corev1.Pod) int64 {
 	if pod.Spec.Resources == nil {
 		return 0
@@ -123,7 +126,8 @@ func memoryShare(pod *corev1.Pod) int64 {
 	return max(0, rest) / int64(max(1, len(pod.Spec.Containers)+len(pod.Spec.InitContainers)))
 }
 
-// setSwap sets the container's limit of swap: none, or its share.
+// setSwap sets the container's swap limit: no swap, or the container's share of
+// the node's swap.
 func setSwap(res *runtimeapi.LinuxContainerResources, pod *corev1.Pod, c *corev1.Container, node Node) {
 	cgroups := node.Cgroups
 	switch {
@@ -146,9 +150,10 @@ func swapShare(pod *corev1.Pod, c *corev1.Container, node Node) int64 {
 	return int64(min(part, 1) * float64(node.Cgroups.SwapCapacityBytes))
 }
 
-// setMemoryQoS reserves the requested memory if the node's policy requires it,
-// and slows the container down before it reaches its limit, or the node's
-// allocatable memory if it has none (KEP-2570).
+// setMemoryQoS reserves the memory that the container requests if the node's
+// policy requires this (KEP-2570). It also makes the kernel slow the container
+// down before the container reaches its memory limit. If the container has no
+// limit, the node's allocatable memory is used instead.
 func setMemoryQoS(res *runtimeapi.LinuxContainerResources, pod *corev1.Pod, c *corev1.Container, node Node) {
 	factor := node.Limits.MemoryThrottling
 	if factor <= 0 {
@@ -183,8 +188,8 @@ func setUnified(res *runtimeapi.LinuxContainerResources, file, value string) {
 	res.Unified[file] = value
 }
 
-// hugePages sets a limit for every huge page size of the node: zero if the
-// container requests none.
+// hugePages returns a limit for every huge page size of the node. The limit is
+// zero if limits has no huge pages of the size.
 func hugePages(limits corev1.ResourceList, sizes []int64) ([]*runtimeapi.HugepageLimit, error) {
 	asked := map[int64]uint64{}
 	for _, name := range sortedKeys(limits) {

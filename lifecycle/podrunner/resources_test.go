@@ -16,7 +16,8 @@ import (
 )
 
 // amounts builds requests and limits from strings such as "memory=1Gi<2Gi": a
-// request and, after the sign, a limit; either may be missing.
+// request before the sign and a limit after it; the request or the limit may be
+// missing.
 func amounts(all ...string) corev1.ResourceRequirements {
 	r := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
 	for _, a := range all {
@@ -180,8 +181,8 @@ func TestOOMScoreOfCriticalPods(t *testing.T) {
 	}
 }
 
-// TestLimitsOfThePodAsAWhole: without a cgroup of the pod the containers get
-// its limits.
+// TestLimitsOfThePodAsAWhole: if the pod has no cgroup, its containers get the
+// limits of the pod.
 func TestLimitsOfThePodAsAWhole(t *testing.T) {
 	t.Parallel()
 	pod, node := testPod(), testNode()

@@ -21,20 +21,21 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// Runner carries out the plans of [Plan] on a runtime. Its methods are safe for
-// concurrent use for different pods; for one pod, podworker runs one sync at a
-// time. [Runner.RemovePod] may be called during a pod's last sync.
+// Runner carries out the plans of [Plan] on a runtime. Its methods may be
+// called concurrently for different pods. For the same pod, the caller must run
+// one sync at a time, as podworker does. [Runner.RemovePod] may be called
+// during a pod's last sync.
 type Runner struct {
 	cfg   Config
 	slots slots
-	clean podlock.Locks // held while releasing what was prepared for a pod
+	clean podlock.Locks // of a pod that is being cleaned up
 
 	mu           sync.Mutex
 	waiting      map[types.UID]map[string]corev1.ContainerStateWaiting
 	enforcements map[types.UID]enforcement
 	preStopped   map[types.UID]map[string]bool   // ids of containers whose preStop hook has ended
 	terminations map[types.UID]*terminationState // of terminating pods, and of pods known to have no record in State
-	restarting   map[types.UID]bool              // from the last plan
+	restarting   map[types.UID]bool              // Actions.Restarting of the last plan
 	injections   map[types.UID]injections
 }
 
@@ -100,18 +101,19 @@ func (o Observer) withDefaults() Observer {
 	return o
 }
 
-// Waiting returns why containers of the pod that should run are not started, by
-// container name, as of the last sync. The caller owns the map.
+// Waiting returns, by container name, why the last sync did not start
+// containers of the pod that should run. The caller owns the map.
 func (r *Runner) Waiting(uid types.UID) map[string]corev1.ContainerStateWaiting {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.waiting[uid])
 }
 
-// SyncPod carries out one plan to make the pod match its spec. It never reports
-// the pod as terminal; the caller that computes the phase does. If something
-// backs off, the error holds the time of the next try. A stale status is an
-// error, because acting on it could create a container twice.
+// SyncPod carries out one plan to make the pod match its spec. terminal is
+// always false: the caller computes the pod's phase and decides whether the
+// phase is terminal. If a container or the sandbox backs off, the error
+// contains the time of the next attempt. SyncPod returns an error if the status
+// is stale, because a plan for a stale status could create a container twice.
 func (r *Runner) SyncPod(ctx context.Context, req podworker.SyncRequest) (terminal bool, err error) {
 	if req.Status.Stale {
 		return false, fmt.Errorf("sync pod %s: %w", podName(req.Pod), errStale)
@@ -153,7 +155,7 @@ func (r *Runner) SyncPod(ctx context.Context, req podworker.SyncRequest) (termin
 }
 
 // Forget deletes the state of a pod from memory, except the restart back-off of
-// its containers, which expires by itself.
+// the pod's containers, which expires.
 func (r *Runner) Forget(uid types.UID) {
 	r.mu.Lock()
 	delete(r.waiting, uid)
@@ -177,8 +179,9 @@ func (r *Runner) setWaiting(uid types.UID, waiting map[string]corev1.ContainerSt
 	r.waiting[uid] = waiting
 }
 
-// wasRestarting reports whether the pod's last plan was restarting all its
-// containers. Before the first plan it reports what the pod's status shows.
+// wasRestarting returns [Actions].Restarting of the pod's last plan. If the
+// Runner has made no plan for the pod, wasRestarting reports whether the pod's
+// condition AllContainersRestarting is True.
 func (r *Runner) wasRestarting(pod *corev1.Pod) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,8 +199,8 @@ func (r *Runner) setRestarting(uid types.UID, restarting bool) {
 	r.restarting[uid] = restarting
 }
 
-// event records an event about the pod or about one of its containers (by its
-// reference).
+// event records an event about a pod, or about the object of a reference: a
+// container or the node.
 func (r *Runner) event(about runtime.Object, eventType, reason, format string, args ...any) {
 	if r.cfg.Events != nil {
 		r.cfg.Events.Eventf(about, eventType, reason, format, args...)

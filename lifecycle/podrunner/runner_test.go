@@ -52,7 +52,7 @@ func TestCrashLoopBacksOffAndCountsRestarts(t *testing.T) {
 	b, pod := newBed(t), podOf(nil, "crash")
 	require.NoError(t, b.sync(pod))
 	for restart, delay := range []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second} {
-		b.clock.Step(time.Second) // it dies
+		b.clock.Step(time.Second) // the container ends
 		ended := b.clock.Now()
 		if delay > 0 {
 			err := b.sync(pod)
@@ -73,12 +73,13 @@ func TestCrashLoopBacksOffAndCountsRestarts(t *testing.T) {
 	require.LessOrEqual(t, len(b.look(pod.UID).Containers), 2, "the dead are removed")
 }
 
-// cutting starts nothing: it is a client whose timeout is shorter than a start.
-// dead is the container that containerd leaves then.
+// cutting is a client whose timeout is shorter than the start of a container,
+// so no container starts. dead are the containers that containerd leaves after
+// the timeout.
 type cutting struct {
 	podrunner.Containers
 	clock clock.Clock
-	dead  map[string]time.Time // when, by id
+	dead  map[string]time.Time // times of their ends, by ID
 }
 
 func (c *cutting) StartContainer(_ context.Context, id string) error {
@@ -96,9 +97,10 @@ func (c *cutting) show(s *podcache.Status) *podcache.Status {
 	return s
 }
 
-// TestStart_InterruptedStartsBackOff although their dead containers are ignored
-// otherwise: each of them triggers a sync, which would create the next one at
-// once, for ever.
+// TestStart_InterruptedStartsBackOff: starts that were interrupted back off,
+// although their dead containers do not count as restarts. Each dead container
+// triggers a sync, which would otherwise create the next container at once, for
+// ever.
 func TestStart_InterruptedStartsBackOff(t *testing.T) {
 	t.Parallel()
 	cut := &cutting{dead: map[string]time.Time{}}
@@ -211,7 +213,7 @@ func TestStart_CancelledSyncFinishesTheStart(t *testing.T) {
 	}
 }
 
-// stepUntil steps the clock second by second until done has a result.
+// stepUntil advances the clock second by second until done has a result.
 func (b *bed) stepUntil(done <-chan error) error {
 	for {
 		select {

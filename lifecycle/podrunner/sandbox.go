@@ -49,10 +49,11 @@ func SandboxConfig(pod *corev1.Pod, attempt uint32, node Node) *runtimeapi.PodSa
 	return config
 }
 
-// CheckSandbox returns every reason why the pod's sandbox can't be created,
-// joined, or nil. It is pure, and the last check before a sandbox is created.
-// It includes the permanent reasons of [Admit]. The other reasons may be
-// temporary: a runtime class may be added, or user IDs may become free.
+// CheckSandbox returns an error that joins every reason why the pod's sandbox
+// can't be created, or nil. It is pure. A Runner calls CheckSandbox before it
+// creates a sandbox. The reasons of [Admit], which CheckSandbox includes, are
+// permanent. The other reasons may be temporary: for example, a runtime class
+// may be added, or user IDs may become free.
 func CheckSandbox(pod *corev1.Pod, node Node) error {
 	_, errName := kernelName(pod, node)
 	_, errHandler := RuntimeHandler(pod, node)
@@ -67,8 +68,8 @@ func CheckSandbox(pod *corev1.Pod, node Node) error {
 	return errors.Join(errs...)
 }
 
-// RuntimeHandler returns the runtime handler of the pod's runtime class; empty
-// means the runtime's default.
+// RuntimeHandler returns the runtime handler of the pod's runtime class. Empty
+// means the runtime's default handler.
 func RuntimeHandler(pod *corev1.Pod, node Node) (string, error) {
 	class := pod.Spec.RuntimeClassName
 	if class == nil || *class == "" {
@@ -80,8 +81,8 @@ func RuntimeHandler(pod *corev1.Pod, node Node) (string, error) {
 	return node.RuntimeHandler(*class)
 }
 
-// podLabels returns the pod's labels with those of the kubelet and of this
-// package, which take precedence.
+// podLabels returns the pod's labels, the kubelet's labels, and the label with
+// the agent's name. The pod's labels do not replace the other labels.
 func podLabels(pod *corev1.Pod, agent string) map[string]string {
 	labels := map[string]string{}
 	maps.Copy(labels, pod.Labels)
@@ -92,10 +93,10 @@ func podLabels(pod *corev1.Pod, agent string) map[string]string {
 	return labels
 }
 
-// portMappings returns the ports of regular containers and of sidecars, also
-// those without a host port. Other init containers have ended before the ports
-// are used. Ports of a container with the same name, or equal ports without a
-// name, count once.
+// portMappings returns the ports of regular containers and of sidecars, with or
+// without a host port. Other init containers have ended before the ports are
+// used. If a container has several ports with the same name, or several equal
+// ports without a name, only the first of these ports is returned.
 func portMappings(pod *corev1.Pod) (mappings []*runtimeapi.PortMapping) {
 	for c, init := range podspec.Containers(&pod.Spec) {
 		if init && !podspec.IsSidecar(c) {

@@ -18,8 +18,8 @@ import (
 func sandboxSecurity(pod *corev1.Pod, node Node) *runtimeapi.LinuxSandboxSecurityContext {
 	sc := &runtimeapi.LinuxSandboxSecurityContext{
 		NamespaceOptions: namespaces(pod, node),
-		// No container of the pod runs in the sandbox process, so it needs no
-		// exception.
+		// The sandbox process runs no program of the pod, so it never needs
+		// another profile.
 		Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 	}
 	for c := range podspec.Containers(&pod.Spec) {
@@ -44,8 +44,8 @@ func isPrivileged(c *corev1.Container) bool {
 }
 
 // containerSecurity returns the container's security context, merged with the
-// pod's. The agent sets the masked and read-only paths of /proc and /sys,
-// because containerd has no defaults for them.
+// pod's. It sets the masked and read-only paths of /proc and /sys, because
+// containerd has no defaults for these paths.
 func containerSecurity(pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*runtimeapi.LinuxContainerSecurityContext, error) {
 	profile, err := seccomp(pod.Spec.SecurityContext, c.SecurityContext, node)
 	if err != nil {
@@ -90,8 +90,9 @@ func containerSecurity(pod *corev1.Pod, c *corev1.Container, in Instance, node N
 	return sc, nil
 }
 
-// setUser sets the user and group that the pod requests. If it requests no
-// user, the image's user is set without the image's group, as in the kubelet.
+// setUser sets the user and group that the container or the pod requests. If
+// neither requests a user, setUser sets the image's user without the image's
+// group, as the kubelet does.
 func setUser(sc *runtimeapi.LinuxContainerSecurityContext, pod *corev1.Pod, c *corev1.Container, image *runtimeapi.Image) {
 	user, group, _ := runAs(pod, c)
 	sc.RunAsUser, sc.RunAsGroup = value(user), value(group)
@@ -103,8 +104,9 @@ func setUser(sc *runtimeapi.LinuxContainerSecurityContext, pod *corev1.Pod, c *c
 	}
 }
 
-// runAs returns the user and group of the container, and whether it must not be
-// root. The container's settings take precedence over the pod's.
+// runAs returns the user and group of the container, and reports whether the
+// container must not run as root. The container's settings take precedence over
+// the pod's.
 func runAs(pod *corev1.Pod, c *corev1.Container) (user, group *int64, nonRoot bool) {
 	var mustNot *bool
 	if p := pod.Spec.SecurityContext; p != nil {
@@ -156,7 +158,8 @@ func namespaces(pod *corev1.Pod, node Node) *runtimeapi.NamespaceOption {
 	return o
 }
 
-// seccomp returns the requested profile, or the node's default.
+// seccomp returns the profile that the container or the pod requests, or the
+// node's default profile.
 func seccomp(pod *corev1.PodSecurityContext, c *corev1.SecurityContext, node Node) (*runtimeapi.SecurityProfile, error) {
 	var p *corev1.SeccompProfile
 	if pod != nil {
@@ -198,8 +201,9 @@ func localhostSeccomp(profile *string, root string) (string, error) {
 	return filepath.Join(root, *profile), nil
 }
 
-// appArmorProfile returns the requested profile: the container's, that of the
-// deprecated annotation, or the pod's.
+// appArmorProfile returns the requested profile: the profile in the container's
+// security context, in the deprecated annotation, or in the pod's security
+// context, in this order.
 func appArmorProfile(pod *corev1.Pod, c *corev1.Container) *corev1.AppArmorProfile {
 	if s := c.SecurityContext; s != nil && s.AppArmorProfile != nil {
 		return s.AppArmorProfile
@@ -238,7 +242,7 @@ func appArmor(p *corev1.AppArmorProfile) (*runtimeapi.SecurityProfile, error) {
 	}
 }
 
-// oldAppArmor returns a profile in the format of old runtimes.
+// oldAppArmor returns a profile in the format that old runtimes read.
 func oldAppArmor(p *runtimeapi.SecurityProfile) string {
 	switch {
 	case p == nil:

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// apiServerService is the service of the API server, whose variables every
-// container gets.
+// apiServerService is the service of the API server. Every container gets the
+// variables of this service.
 const apiServerService = "kubernetes"
 
 // setServices sets the variables of the API server's service and, with
@@ -73,6 +73,6 @@ func (v *variables) setService(s *corev1.Service) {
 	}
 }
 
-// variableName converts the name of a service or port for the names of
-// variables.
+// variableName converts the name of a service or port to a part of a variable's
+// name.
 func variableName(s string) string { return strings.ToUpper(strings.ReplaceAll(s, "-", "_")) }

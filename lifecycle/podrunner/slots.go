@@ -10,14 +10,14 @@ import (
 )
 
 // slotTime is how long a start can occupy a slot. A start that takes longer
-// waits for something else than the processors, such as a pull, an address or a
-// hook.
+// usually waits for something other than a processor, such as a pull, an
+// address or a hook.
 const slotTime = time.Second
 
 // startsPerCPU limits the starts per processor. In measurements with 50 pods on
 // two processors, containerd took the same time with two to four starts per
-// processor. When all 50 started at once, half of them ran after 5 s instead of
-// 3.
+// processor. When all 50 pods started at once, half of them ran after 5 s
+// instead of 3 s.
 const startsPerCPU = 3
 
 func defaultParallelStarts() int { return startsPerCPU * runtime.GOMAXPROCS(0) }

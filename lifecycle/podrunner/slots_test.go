@@ -20,7 +20,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// slowSandboxes creates sandboxes slowly, and records when each was begun.
+// slowSandboxes creates sandboxes slowly, and records when the creation of each
+// sandbox started.
 type slowSandboxes struct {
 	podrunner.Sandboxes
 	takes time.Duration
@@ -50,7 +51,7 @@ func (s *slowSandboxes) RunPodSandbox(ctx context.Context, config *runtimeapi.Po
 	}
 }
 
-// starts returns when the creation of each pod's sandbox began.
+// starts returns when the creation of each pod's sandbox started.
 func (s *slowSandboxes) starts() map[string]time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,8 +78,8 @@ func namedPod(i int) *corev1.Pod {
 	return pod
 }
 
-// startMany begins a sync of each pod, in order, and returns a function that
-// waits for all.
+// startMany starts a sync of each pod, in order, and returns a function that
+// waits for all syncs.
 func (b *bed) startMany(ctx context.Context, pods int) (wait func() []error) {
 	errs := make([]error, pods)
 	var turns sync.WaitGroup

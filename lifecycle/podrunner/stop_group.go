@@ -11,22 +11,22 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// stopGroup stops a set of containers: preStop hooks, waiting for one another, and
-// stop, all within one deadline.
+// stopGroup stops a set of containers within one deadline. It runs preStop
+// hooks, waits for containers that must stop first, and stops the containers.
 type stopGroup struct {
 	*Runner
 	pod      *corev1.Pod
 	deadline *lifecycle.Deadline
 	ips      []string
 	names    []string            // in the order in which they were added
-	targets  map[string][]target // by name; normally one each
+	targets  map[string][]target // by container name; usually one instance
 }
 
 // target is an instance of a container to stop.
 type target struct {
 	id string
-	// running is false for an instance that was only created, or whose state is
-	// unknown. Its hook is not run.
+	// running is false if the instance was only created, or if its state is
+	// unknown. The preStop hook of this instance is then not run.
 	running bool
 }
 
@@ -41,7 +41,7 @@ func (e *stopGroup) add(name string, t target) {
 	e.targets[name] = append(e.targets[name], t)
 }
 
-// stopAll stops all targets in the order of PlanTermination.
+// stopAll stops all targets in the order of lifecycle.PlanTermination.
 func (e *stopGroup) stopAll(ctx context.Context) error {
 	var states []lifecycle.ContainerState
 	for _, name := range e.names {
@@ -62,8 +62,8 @@ func (e *stopGroup) stopAll(ctx context.Context) error {
 	return lifecycle.Terminate(ctx, t)
 }
 
-// hookTarget returns the ID of the instance in which the hook runs: the newest
-// running one.
+// hookTarget returns the ID of the instance in which the preStop hook runs: the
+// newest running instance. It returns "" if no instance runs.
 func (e *stopGroup) hookTarget(name string) string {
 	for _, t := range e.targets[name] {
 		if t.running {
@@ -77,8 +77,9 @@ func (e *stopGroup) stop(ctx context.Context, name string, grace time.Duration) 
 	return inParallel(e.targets[name], func(t target) error { return e.stopContainer(ctx, name, t.id, grace) })
 }
 
-// preStop runs a hook. The sync's context shows whether it was cancelled, so
-// that it runs again in the next sync, or has ended.
+// preStop runs a preStop hook and records that the hook has ended. If the sync
+// was cancelled and the deadline has not passed, preStop does not record this,
+// and the next sync runs the hook again.
 func (e *stopGroup) preStop(syncCtx, ctx context.Context, name string) {
 	id := e.hookTarget(name)
 	e.cfg.Hooks.Run(ctx, lifecycle.Hook{

@@ -26,12 +26,13 @@ type SubPathMount struct {
 }
 
 // SubPaths prepares parts of volumes for mounting into the containers of one
-// pod. A process that can write to a volume can change it while a container is
-// being created, and replace a checked path with a link to a file of the node
-// (CVE-2017-1002101, CVE-2021-25741). Therefore the target of a subPath is
-// opened without leaving the volume, and then bind-mounted to a path in the
-// pod's directory, which no pod can change; the runtime mounts that path. It
-// works only on Linux, and needs the permission to mount.
+// pod. A process that can write to a volume can change the volume while a
+// container is being created. It can replace a path after the check with a link
+// to a file of the node (CVE-2017-1002101, CVE-2021-25741). Therefore SubPaths
+// opens the target of a subPath without leaving the volume, and then
+// bind-mounts the target on a path in the pod's directory, which no pod can
+// change. The runtime mounts that path. SubPaths works only on Linux, and needs
+// the permission to mount.
 type SubPaths struct {
 	// PodDir is the pod's directory, which no pod can write to.
 	PodDir string
@@ -52,7 +53,7 @@ func SubPathsOf(podRoot string, uid types.UID) (SubPaths, error) {
 // file or a directory PodDir/volume-subpaths/VOLUME/CONTAINER/INDEX, as in the
 // kubelet. Missing directories are created with the mode of the volume,
 // independent of the umask. A mount of an earlier instance of the container is
-// removed first. It implements [Instance].SubPath.
+// removed first. Prepare implements [Instance].SubPath.
 func (s SubPaths) Prepare(m SubPathMount) (hostPath string, err error) {
 	if err := checkFolders(m.Volume, m.Container); err != nil {
 		return "", fmt.Errorf("prepare sub-path: %w", err)
@@ -88,8 +89,8 @@ func (s SubPaths) Prepare(m SubPathMount) (hostPath string, err error) {
 	return onto, nil
 }
 
-// Clean unmounts all sub-paths of the pod. Its containers must have ended. It
-// returns nil if the pod has none.
+// Clean unmounts all sub-paths of the pod. The pod's containers must have
+// ended. Clean returns nil if the pod has no sub-paths.
 func (s SubPaths) Clean() error {
 	bound, err := fs.Glob(os.DirFS(s.folder()), "*/*/*")
 	if err != nil {
@@ -100,7 +101,7 @@ func (s SubPaths) Clean() error {
 		errs = append(errs, s.clear(filepath.Join(s.folder(), path)))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return err // a directory that is still mounted must not be removed: it is the volume
+		return err // a path that is still mounted must not be removed: it is the volume
 	}
 	return removeFolders(s.folder())
 }
@@ -125,8 +126,8 @@ func (s SubPaths) clear(path string) error {
 	return nil
 }
 
-// openOrMake opens a path below root, and creates it as directories if it does
-// not exist.
+// openOrMake opens a path below root. If the path does not exist, openOrMake
+// creates it as a directory, with its parents.
 func openOrMake(root *os.Root, path string) (*os.File, error) {
 	f, err := safeopen.Place(root, path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -146,9 +147,9 @@ func openOrMake(root *os.Root, path string) (*os.File, error) {
 	return safeopen.Place(root, path)
 }
 
-// openOrMakeFolder opens a directory below root. Missing directories are
-// created with exactly this mode: the umask of the agent must not keep users of
-// the volume from writing.
+// openOrMakeFolder opens a directory below root. It creates missing directories
+// with exactly the given mode: with the agent's umask, users of the volume
+// might not be able to write.
 func openOrMakeFolder(root *os.Root, path string, mode fs.FileMode) (_ *os.Root, err error) {
 	folder, err := root.OpenRoot(path + "/.") // never a pipe or a device
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -186,8 +187,9 @@ func makeMountPoint(path string, dir bool) error {
 	return f.Close()
 }
 
-// removeFolders removes a tree that contains only directories; anything else in
-// it is an error, because it may be data of a user.
+// removeFolders removes a tree that contains only directories. If the tree
+// contains anything else, removeFolders returns an error, because this may be
+// data of a user.
 func removeFolders(path string) error {
 	entries, err := os.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -27,8 +27,8 @@ func TestE2ESubPaths(t *testing.T) {
 	file, err := s.Prepare(podrunner.SubPathMount{Container: "app", Index: 1, Volume: "v", HostPath: volume, SubPath: "dir/file"})
 	require.NoError(t, err)
 
-	// The volume's owner replaces the directory: the mounts keep what was
-	// opened.
+	// The volume's owner replaces the directory. The mounts still show the
+	// directory that was opened.
 	require.NoError(t, os.Rename(filepath.Join(volume, "dir"), filepath.Join(volume, "old")))
 	require.NoError(t, os.Symlink("/etc", filepath.Join(volume, "dir")))
 	for _, path := range []string{filepath.Join(folder, "file"), file} {

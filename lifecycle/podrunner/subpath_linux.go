@@ -9,8 +9,8 @@ import (
 	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
-// chmodInside sets the mode of a file in folder. If a pod has put a link there,
-// the target of the link keeps its mode.
+// chmodInside sets the mode of a file in folder. If a pod has replaced the file
+// with a link, the mode of the link's target does not change.
 func chmodInside(folder *os.Root, name string, mode fs.FileMode) (err error) {
 	f, err := safeopen.NamedPlace(folder, name)
 	if err != nil {
@@ -20,7 +20,7 @@ func chmodInside(folder *os.Root, name string, mode fs.FileMode) (err error) {
 	return os.Chmod(safeopen.PathOf(f), mode)
 }
 
-// bindOpened bind-mounts the open file from onto a path.
+// bindOpened bind-mounts the open file or directory from on the path onto.
 func bindOpened(from *os.File, onto string) error {
 	if err := syscall.Mount(safeopen.PathOf(from), onto, "", syscall.MS_BIND, ""); err != nil {
 		return &fs.PathError{Op: "bind", Path: onto, Err: err}

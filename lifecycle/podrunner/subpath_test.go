@@ -151,8 +151,8 @@ func TestSubPaths_LeadOutOfTheVolume(t *testing.T) {
 }
 
 // A container that shares the volume replaces a directory with a link while
-// another one is created (CVE-2021-25741): the mount is in the volume, or there
-// is none.
+// another container is created (CVE-2021-25741). The mount must be in the
+// volume, or must not exist.
 func TestSubPaths_Race(t *testing.T) {
 	t.Parallel()
 	s, b, volume, outside := volumeBed(t)
@@ -187,7 +187,7 @@ func TestSubPaths_Race(t *testing.T) {
 			bound++
 			require.NotContains(t, forbidden, b.inode[got])
 		}
-		_, _ = inside.Remove("spot/deep"), inside.Remove("spot") // made while there was none
+		_, _ = inside.Remove("spot/deep"), inside.Remove("spot") // created while the link did not exist
 	}
 	close(stop)
 	wg.Wait()
@@ -216,8 +216,8 @@ func TestSubPaths_BindFails(t *testing.T) {
 	require.DirExists(t, filepath.Join(s.PodDir, "volume-subpaths/v/app/0"), "what may be a mount is not touched")
 }
 
-// Files that were written to a mount point without its mount must not be
-// removed.
+// Files that were written to a mount point while nothing was mounted there must
+// not be removed.
 func TestSubPaths_CleanRemovesDirectoriesOnly(t *testing.T) {
 	t.Parallel()
 	s, _, volume, _ := volumeBed(t)

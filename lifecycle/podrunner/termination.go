@@ -31,7 +31,8 @@ const (
 )
 
 // TerminationMessageShare returns the limit in bytes of the termination message
-// of each of a pod's containers (init, regular and ephemeral ones together).
+// of each container of a pod. containers is the number of the pod's init,
+// regular and ephemeral containers together.
 func TerminationMessageShare(containers int) int {
 	return min(MaxTerminationMessageBytes, MaxPodTerminationMessageBytes/max(containers, 1))
 }
@@ -39,9 +40,10 @@ func TerminationMessageShare(containers int) int {
 // MakeTerminationLog creates an empty file for the termination message of one
 // instance of a container, below the pod's directory in podRoot
 // (containers/NAME/ATTEMPT), and returns its path. The file is world-writable.
-// No link below podRoot is followed. The file is removed with the pod's
-// directory. A [Runner] removes it earlier, when it creates a later file and
-// the runtime no longer has the instance.
+// MakeTerminationLog follows no links below podRoot. The file is removed
+// together with the pod's directory. A [Runner] removes the file earlier, when
+// it creates the file of a later instance and the runtime no longer has the
+// earlier instance.
 func MakeTerminationLog(podRoot string, uid types.UID, container string, attempt uint32) (path string, err error) {
 	names := []string{string(uid), containersFolder, container}
 	folder, err := makeAndOpen(podRoot, 0o750, names...)
@@ -56,7 +58,7 @@ func MakeTerminationLog(podRoot string, uid types.UID, container string, attempt
 	return filepath.Join(append(append([]string{podRoot}, names...), file)...), nil
 }
 
-// makeFile creates an empty world-writable file, and replaces an existing one.
+// makeFile creates an empty world-writable file, and replaces an existing file.
 func makeFile(folder *os.Root, name string) error {
 	if err := folder.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -70,9 +72,9 @@ func makeFile(folder *os.Root, name string) error {
 
 func terminationLogFile(attempt uint32) string { return strconv.FormatUint(uint64(attempt), 10) }
 
-// dropTerminationLogs removes a container's termination message files that are
-// not in keep. A container that crashes for weeks would otherwise have
-// thousands.
+// dropTerminationLogs removes a container's termination message files, except
+// the files in keep. A container that crashes for weeks would otherwise have
+// thousands of files.
 func dropTerminationLogs(podRoot string, uid types.UID, container string, keep map[string]bool) (err error) {
 	dir, err := os.OpenRoot(podRoot)
 	if err != nil {
@@ -95,18 +97,19 @@ func dropTerminationLogs(podRoot string, uid types.UID, container string, keep m
 	return nil
 }
 
-// TerminationMessage returns the termination message of a container that has ended, for
-// its status: at most 4096 bytes of the file at its terminationMessagePath. If
-// that file is empty, the container failed, and its policy is
-// FallbackToLogsOnError, it returns the tail of its log. It reads the
-// container's files, also those that a kubelet created. For a container that
-// has not ended it returns "".
+// TerminationMessage returns the termination message of a container that has
+// ended, for its status: at most 4096 bytes of the file at its
+// terminationMessagePath. If that file is empty, the container failed, and its
+// terminationMessagePolicy is FallbackToLogsOnError, TerminationMessage returns
+// the end of the container's log. It also reads the files of a container that a
+// kubelet created. For a container that has not ended it returns "".
 //
-// A container may be able to write to the directories of its files. So only
-// regular files are read, only in the directories of the pod
-// (UID/containers/NAME and NAMESPACE_NAME_UID/NAME), and not through links. A
-// missing message file counts as empty. If a file can't be read, or the log
-// does not exist, the error is the message, as in the kubelet.
+// A container may be able to write to the directories of its files. So
+// TerminationMessage reads only regular files, only in the directories of the
+// container (UID/containers/NAME and NAMESPACE_NAME_UID/NAME), and not through
+// links. A missing message file counts as empty. If a file can't be read, or
+// the log does not exist, the message is the text of the error, as in the
+// kubelet.
 func TerminationMessage(s *runtimeapi.ContainerStatus) string {
 	if !exited(s) {
 		return ""
@@ -121,7 +124,7 @@ func TerminationMessage(s *runtimeapi.ContainerStatus) string {
 		return message
 	case s.GetAnnotations()[crilabels.TerminationMessagePolicy] != string(corev1.TerminationMessageFallbackToLogsOnError):
 		return ""
-	case s.GetReason() == "ContainerCannotRun": // it never ran, so it has no log
+	case s.GetReason() == "ContainerCannotRun": // the container never ran, so it has no log
 		return ""
 	}
 	message, err = readBelow(s.GetLogPath(), of.logs(), LogTail)
@@ -134,7 +137,8 @@ func TerminationMessage(s *runtimeapi.ContainerStatus) string {
 	return message
 }
 
-// owner identifies the pod and the name of a container, from its labels.
+// owner identifies a container by its pod and its name, which come from the
+// container's labels.
 type owner struct {
 	namespace, pod, container string
 	uid                       types.UID
@@ -148,18 +152,19 @@ func ownerOf(s *runtimeapi.ContainerStatus) owner {
 	}
 }
 
-// messages returns the directories of the container's message files below the
-// root of all pods.
+// messages returns the names of the nested directories, below the root of all
+// pods, that contain the container's message files.
 func (o owner) messages() []string { return []string{string(o.uid), containersFolder, o.container} }
 
-// logs returns the directories of the container's logs below the root of all
-// logs.
+// logs returns the names of the nested directories, below the root of all logs,
+// that contain the container's logs.
 func (o owner) logs() []string {
 	return []string{logFolder(o.namespace, o.pod, o.uid), o.container}
 }
 
-// messagePath returns the container's message file on the node, or "". A volume
-// of the pod that is mounted at the same place is not read.
+// messagePath returns the container's message file on the node, or "". If a
+// volume of the pod is mounted at the same path, messagePath does not return a
+// path in the volume.
 func (o owner) messagePath(s *runtimeapi.ContainerStatus) string {
 	at := s.GetAnnotations()[crilabels.TerminationMessagePath]
 	for _, m := range s.GetMounts() {
@@ -173,8 +178,8 @@ func (o owner) messagePath(s *runtimeapi.ContainerStatus) string {
 	return ""
 }
 
-// rootOf returns the directory that contains the directories names, which
-// contain the file path.
+// rootOf returns root if path has the form root/NAMES/FILE, where NAMES are the
+// given names of nested directories. Otherwise ok is false.
 func rootOf(path string, names []string) (root string, ok bool) {
 	if checkFolders(names...) != nil || !filepath.IsAbs(path) {
 		return "", false
@@ -182,8 +187,8 @@ func rootOf(path string, names []string) (root string, ok bool) {
 	return strings.CutSuffix(filepath.Dir(path), string(filepath.Separator)+filepath.Join(names...))
 }
 
-// readBelow reads a file in the directories names. An empty path is an empty
-// file.
+// readBelow reads the file at path with read. The directory of the file must
+// end with names, see rootOf. An empty path counts as an empty file.
 func readBelow(path string, names []string, read func(io.ReaderAt, int64) (string, error)) (text string, err error) {
 	if path == "" {
 		return "", nil
@@ -213,8 +218,8 @@ func readMessage(r io.ReaderAt, size int64) (string, error) {
 	return ReadTail(r, size, MaxTerminationMessageBytes)
 }
 
-// ReadTail returns the last bytes of r, at most limit, as valid UTF-8, because
-// a status is text. size is the number of bytes in r.
+// ReadTail returns the last bytes of r, at most limit. It removes invalid
+// UTF-8, because a status is text. size is the number of bytes in r.
 func ReadTail(r io.ReaderAt, size int64, limit int) (string, error) {
 	tail, err := lastBytes(r, size, int64(limit))
 	return strings.ToValidUTF8(string(tail), ""), err
@@ -224,9 +229,9 @@ func ReadTail(r io.ReaderAt, size int64, limit int) (string, error) {
 // TEXT): at most 2048 bytes of the text of its last 80 lines. Lines in another
 // format are skipped.
 func LogTail(r io.ReaderAt, size int64) (string, error) {
-	// A line has some 45 bytes of format, and a line that the runtime split has
-	// them every 16 KiB. So 80 lines with 2048 bytes of text fit into this
-	// window.
+	// The format adds about 45 bytes to each line. If the runtime split a line,
+	// the format adds these bytes to each part of 16 KiB. So 80 lines with 2048
+	// bytes of text fit into this window.
 	const window = 64 << 10
 	raw, err := lastBytes(r, size, window)
 	if err != nil {

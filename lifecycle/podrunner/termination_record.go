@@ -18,26 +18,27 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// terminationRecordName is the name of the termination record, which holds the deadline
-// of a terminating pod, so that a restarted agent does not give the pod a
-// second grace period. A pod from a manifest has no deletion timestamp for
-// that.
+// terminationRecordName is the name of the termination record. It contains the
+// deadline of a terminating pod, so that a restarted agent does not give the
+// pod a second grace period. A pod from a manifest has no deletion timestamp
+// from which the agent could compute the deadline.
 const terminationRecordName = "ending"
 
-// terminationState is the termination of a pod, begun by this agent or by an earlier
-// one.
+// terminationState is the state of a pod's termination, which this agent or an
+// earlier agent has started.
 type terminationState struct {
 	none     bool                // the pod is not terminating: the store has no record
 	deadline *lifecycle.Deadline // nil before this agent's first terminating sync
 
 	mu         sync.Mutex // held during writes
-	written    time.Time  // the deadline in the store, zero if it has none
+	written    time.Time  // the deadline in the store, zero if the store has no deadline
 	preStopped []string   // the container IDs in the store
 }
 
-// terminationRecord is the stored record.
+// terminationRecord is the content of the termination record.
 type terminationRecord struct {
-	// Deadline is a wall-clock time, the only clock that two processes share.
+	// Deadline is a wall-clock time, because two processes share no other
+	// clock.
 	Deadline time.Time `json:"deadline"`
 	// PreStopped are the IDs of containers whose preStop hook has ended.
 	PreStopped []string `json:"preStopped,omitempty"`
@@ -59,11 +60,13 @@ func parseTermination(text []byte) (terminationRecord, error) {
 	return rec, nil
 }
 
-// terminationDeadline returns the deadline of the pod's terminating syncs: the worker's, or,
-// for a pod without a spec, the one computed by the first sync from its grace
-// period. It is never later than the deadline that an earlier agent has stored.
-// The stored deadline is converted once to the time left from now; after that a
-// step of the system clock does not affect it.
+// terminationDeadline returns the deadline of the pod's terminating syncs:
+// given, which is the deadline of the pod's worker. If the pod has no spec,
+// given is nil, and the first sync computes the deadline from the grace period.
+// The deadline is never later than the deadline that an earlier agent has
+// stored. terminationDeadline converts the stored deadline once to the
+// remaining time; after that, a step of the system clock does not affect the
+// deadline.
 func (r *Runner) terminationDeadline(ctx context.Context, uid types.UID, given *lifecycle.Deadline, grace time.Duration) *lifecycle.Deadline {
 	isKnown := r.loadTermination(ctx, uid)
 	r.mu.Lock()
@@ -95,9 +98,9 @@ func (r *Runner) terminationDeadline(ctx context.Context, uid types.UID, given *
 	return e.deadline
 }
 
-// storeDeadline stores the deadline of the pod before anything of it is stopped, and
-// whenever the deadline moves, until stop is called. It writes nothing if no
-// container is left to stop.
+// storeDeadline stores the pod's deadline, before the caller stops the first
+// container. It stores the deadline again whenever the deadline moves, until
+// stop is called. It stores nothing if no container is left to stop.
 func (r *Runner) storeDeadline(ctx context.Context, status *podcache.Status, deadline *lifecycle.Deadline) (stop func()) {
 	if r.cfg.State == nil || !status.Stale && !slices.ContainsFunc(status.Containers, mayRun) {
 		return func() {}
@@ -123,8 +126,9 @@ func (r *Runner) storeDeadline(ctx context.Context, status *podcache.Status, dea
 	}
 }
 
-// writeTermination stores the pod's termination record if the pod is terminating and
-// the record has changed. If that fails, the termination goes on.
+// writeTermination stores the pod's termination record if the pod is
+// terminating and the record has changed. If the record can't be stored, the
+// error is only logged, and the termination continues.
 func (r *Runner) writeTermination(ctx context.Context, uid types.UID) {
 	r.mu.Lock()
 	e, preStopped := r.terminations[uid], slices.Sorted(maps.Keys(r.preStopped[uid]))
@@ -154,10 +158,10 @@ func (r *Runner) writeTermination(ctx context.Context, uid types.UID) {
 	e.written, e.preStopped = at, preStopped
 }
 
-// loadTermination reads, once, the termination record of an earlier agent. A record
-// that can't be read counts as a termination with an unknown deadline. It
-// reports false if ctx is done and the record was not read; then the next sync
-// reads it.
+// loadTermination reads the termination record of an earlier agent, if it was
+// not read before. A record that can't be read counts as a termination with an
+// unknown deadline. If ctx is done before the record was read, loadTermination
+// returns false, and the next sync reads the record.
 func (r *Runner) loadTermination(ctx context.Context, uid types.UID) bool {
 	r.mu.Lock()
 	isKnown := r.cfg.State == nil || r.terminations[uid] != nil
@@ -191,8 +195,8 @@ func (r *Runner) readTermination(ctx context.Context, uid types.UID) (terminatio
 	return parseTermination(text)
 }
 
-// clearTermination deletes the termination record of a pod that is wanted again. A failed
-// deletion is retried in the next sync.
+// clearTermination deletes the termination record of a pod that must run again.
+// If the deletion fails, the next sync tries again.
 func (r *Runner) clearTermination(ctx context.Context, uid types.UID) error {
 	r.loadTermination(ctx, uid)
 	r.mu.Lock()
@@ -215,15 +219,15 @@ func (r *Runner) clearTermination(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// recordKey returns the key of a record of a pod. In a store of files below
-// RootDir it is in the pod's directory.
+// recordKey returns the key of a record of a pod. If State stores files below
+// RootDir, the record is a file in the pod's directory.
 func recordKey(uid types.UID, name string) string {
 	return "pods/" + url.PathEscape(string(uid)) + "/" + name
 }
 
-// putRecord stores a record of a pod, without waiting for the disk if the store
-// supports that: a record about containers need not survive a crash of the
-// machine.
+// putRecord stores a record of a pod. It does not wait for the disk if State
+// has PutUnsynced, because a record about containers need not survive a crash
+// of the machine.
 func (r *Runner) putRecord(ctx context.Context, uid types.UID, name string, text []byte) error {
 	put := r.cfg.State.Put
 	if quick, ok := r.cfg.State.(unsynced); ok {

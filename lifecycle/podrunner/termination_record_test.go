@@ -104,8 +104,8 @@ func (m *mortal) written(uid types.UID) time.Time {
 	return at
 }
 
-// TestTerminationRecord_NoSecondGracePeriodAfterAKill, although only a file
-// records the deadline: a pod from a manifest has no deletion timestamp.
+// TestTerminationRecord_NoSecondGracePeriodAfterAKill: only the file records
+// the deadline, because a pod from a manifest has no deletion timestamp.
 func TestTerminationRecord_NoSecondGracePeriodAfterAKill(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]bool{"a pod that is known": true, "a pod whose manifest is gone": false} {
@@ -172,7 +172,8 @@ func TestTerminationRecord_PassedDeadlineStopsAtOnce(t *testing.T) {
 	})
 }
 
-// TestTerminationRecord_ShorterGracePeriodSurvivesARestart of the agent.
+// TestTerminationRecord_ShorterGracePeriodSurvivesARestart: the agent is
+// restarted after the grace period has become shorter.
 func TestTerminationRecord_ShorterGracePeriodSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	mortalBubble(t, func(m *mortal) {
@@ -280,7 +281,7 @@ func TestTerminationRecord_DeletedWithThePod(t *testing.T) {
 			pod := m.started(10, "fail")
 			require.NoError(t, m.end(m.t.Context(), pod, false))
 			require.FileExists(t, m.file(pod.UID))
-			require.NoError(t, os.WriteFile(m.file(pod.UID)+".new", nil, 0o600)) // of one that died while it wrote
+			require.NoError(t, os.WriteFile(m.file(pod.UID)+".new", nil, 0o600)) // of an agent that was killed while it wrote
 			require.NoError(t, os.RemoveAll(filepath.Join(m.root, "pods/uid/etc-hosts")))
 			require.NoError(t, remove(m, pod), name)
 			left, err := os.ReadDir(filepath.Join(m.root, "pods"))
@@ -348,9 +349,9 @@ func (s shifted) Now() time.Time { return s.Clock.Now().Round(0).Add(s.by) }
 func TestTerminationRecord_ClockChangeGivesAtMostTheGracePeriod(t *testing.T) {
 	t.Parallel()
 	for by, want := range map[time.Duration]time.Duration{
-		time.Second: 11 * time.Second, -time.Second: 13 * time.Second, // it is believed
-		-time.Hour: 15 * time.Second, -1 << 62: 15 * time.Second, // the grace period anew
-		time.Hour: 5 * time.Second, 1 << 62: 5 * time.Second, // the least
+		time.Second: 11 * time.Second, -time.Second: 13 * time.Second, // the stored time is used
+		-time.Hour: 15 * time.Second, -1 << 62: 15 * time.Second, // the grace period starts again
+		time.Hour: 5 * time.Second, 1 << 62: 5 * time.Second, // the minimum
 	} {
 		mortalBubble(t, func(m *mortal) {
 			pod := m.started(10, "hang")
@@ -381,7 +382,7 @@ func TestTerminationRecord_FailedDeletionBlocksTheSync(t *testing.T) {
 		m.dieAfter(time.Second, pod, false)
 		over, cancel := context.WithCancel(m.t.Context())
 		cancel()
-		require.Error(t, m.end(over, pod, false)) // it has read the file
+		require.Error(t, m.end(over, pod, false)) // the sync has read the file
 		pods := filepath.Join(m.root, "pods")
 		require.NoError(t, os.Rename(pods, pods+".away"))
 		require.NoError(t, os.WriteFile(pods, nil, 0o600))
@@ -412,7 +413,8 @@ func TestTerminationRecord_LinkedDirectoryIsIgnored(t *testing.T) {
 	})
 }
 
-// TestRecordsAreWhereStateIs, and in memory only without a State.
+// TestRecordsAreWhereStateIs: records are in State, or only in memory if State
+// is nil.
 func TestRecordsAreWhereStateIs(t *testing.T) {
 	t.Parallel()
 	mortalBubble(t, func(m *mortal) {
@@ -469,8 +471,8 @@ func TestTerminationRecord_CancelledReadIsRepeatedInTheNextSync(t *testing.T) {
 	})
 }
 
-// TestSyncTerminatingPod_WithoutAWorkerHasADeadline, which a shorter grace
-// period moves.
+// TestSyncTerminatingPod_WithoutAWorkerHasADeadline: a shorter grace period
+// makes this deadline earlier.
 func TestSyncTerminatingPod_WithoutAWorkerHasADeadline(t *testing.T) {
 	t.Parallel()
 	s := &stopTimes{}

@@ -52,8 +52,8 @@ func TestTerminationLog(t *testing.T) {
 	require.Empty(t, left, "no link is followed out of the root")
 }
 
-// A container that can write to its pod's directory can replace files that are
-// created there next.
+// A container that can write to its pod's directory can put links in place of
+// the files that the Runner creates next.
 func TestMakeTerminationLog_Links(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

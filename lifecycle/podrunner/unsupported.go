@@ -11,12 +11,12 @@ import (
 )
 
 // Unsupported returns an error that names every field of the pod that this
-// Runner can't support, either in general or with its Config, or nil. A pod
-// with such fields must be rejected as a whole, because without its volumes,
-// probes or hooks it would not be the pod that the user requested. [Admit]
-// checks what the node can't support. The caller must handle
-// spec.activeDeadlineSeconds (with lifecycle.ActiveDeadline) and readiness
-// gates.
+// Runner does not support, either in general or with its Config. It returns nil
+// if all fields are supported. The caller must reject a pod with an unsupported
+// field as a whole: without its volumes, probes or hooks, the pod would not be
+// the pod that the user requested. [Admit] checks what the node does not
+// support. The caller must handle spec.activeDeadlineSeconds (with
+// lifecycle.ActiveDeadline) and readiness gates.
 func (r *Runner) Unsupported(pod *corev1.Pod) error {
 	u := unsupported{cfg: &r.cfg, node: r.node()}
 	u.pod(pod)
@@ -88,8 +88,9 @@ func (u *unsupported) container(path string, c *corev1.Container) {
 	}
 }
 
-// resources reports extended resources, unless the node has them and an
-// allocator may provide them. Ephemeral storage is handled by eviction.
+// resources adds the extended resources that are unsupported: the node does not
+// have them, or the Runner has no allocators (Inject). Package eviction handles
+// ephemeral storage.
 func (u *unsupported) resources(path string, list corev1.ResourceList) {
 	for _, name := range sortedKeys(list) {
 		switch name {

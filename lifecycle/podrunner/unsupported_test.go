@@ -67,8 +67,8 @@ spec.containers[0].securityContext.windowsOptions: not supported
 spec.ephemeralContainers[0].volumeMounts[0].subPath: not supported`)
 }
 
-// TestUnsupportedKnowsTheConfig: the remaining fields are those that are never
-// supported.
+// TestUnsupportedKnowsTheConfig: if all parts are configured, only the fields
+// that are never supported remain.
 func TestUnsupportedKnowsTheConfig(t *testing.T) {
 	t.Parallel()
 	hooks, err := lifecycle.NewHookRunner(lifecycle.HookConfig{})

@@ -16,13 +16,13 @@ import (
 	"github.com/kubeparts/kubeparts/internal/atomicfile"
 )
 
-// IDRange is the range of user and group IDs of a pod on the host; in the pod
-// they start at 0.
+// IDRange is the range of user and group IDs of a pod on the host. In the pod,
+// the IDs start at 0.
 type IDRange struct {
 	First, Length uint32
 }
 
-// idsPerPod is the number of IDs of a pod: 16 bits, as programs expect.
+// idsPerPod is the number of IDs of a pod. Programs expect IDs of 16 bits.
 const idsPerPod = 1 << 16
 
 // ErrNoIDs means that every range of user IDs is in use.
@@ -34,7 +34,7 @@ func wantsUserNamespace(pod *corev1.Pod) bool {
 	return pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers
 }
 
-// userNamespace returns the pod's user namespace, or the node's.
+// userNamespace returns the pod's user namespace, or the node's user namespace.
 func userNamespace(pod *corev1.Pod, node Node) *runtimeapi.UserNamespace {
 	if !wantsUserNamespace(pod) || node.UserNamespace == nil {
 		return &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_NODE}
@@ -49,9 +49,9 @@ func userNamespace(pod *corev1.Pod, node Node) *runtimeapi.UserNamespace {
 	return &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: mapping(), Gids: mapping()}
 }
 
-// mapMounts maps the owners of the files in mounts to the container's own user
-// namespace, as the kubelet does (KEP-127). Otherwise they would belong to
-// "nobody" in the container, and root could not read a Secret.
+// mapMounts maps the owners of files in mounts to the container's own user
+// namespace, as the kubelet does (KEP-127). Otherwise the files would belong to
+// "nobody" in the container, and the container's root could not read a Secret.
 func mapMounts(config *runtimeapi.ContainerConfig) {
 	users := config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions()
 	if users.GetMode() != runtimeapi.NamespaceMode_POD {
@@ -85,12 +85,14 @@ func checkUserNamespace(pod *corev1.Pod, node Node) error {
 
 // IDRangesConfig configures [IDRanges].
 type IDRangesConfig struct {
-	// PodRoot is the parent of the pods' directories, which are named by UID.
-	// The pod's IDs are stored in the file userns there, as in the kubelet.
-	// Required, absolute.
+	// PodRoot is the parent of the pods' directories, whose names are the pods'
+	// UIDs. IDRanges stores a pod's IDs in the file userns in the pod's
+	// directory, as the kubelet does. PodRoot must be an absolute path.
+	// Required.
 	PodRoot string
-	// First is the first host ID to allocate, a multiple of 65536 and not 0,
-	// because the first range has root's ID. Default 65536.
+	// First is the first host ID to allocate, a multiple of 65536. Zero means
+	// the default 65536, because the range that starts at ID 0 contains the ID
+	// of root.
 	First uint32
 	// Pods is the number of ranges of 65536 IDs that start at First. Default:
 	// as many as possible.
@@ -112,9 +114,10 @@ func (c IDRangesConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// IDRanges allocates user and group IDs to pods, 65536 each, no ID to two pods
-// (KEP-127). Allocations are on disk before they are used, and a new IDRanges
-// with the same directory continues with them. It is safe for concurrent use.
+// IDRanges allocates 65536 user and group IDs to each pod, and never allocates
+// an ID to two pods (KEP-127). It stores each allocation on disk before it
+// returns the IDs. A new IDRanges with the same directory reads these
+// allocations. IDRanges is safe for concurrent use.
 type IDRanges struct {
 	root   string
 	first  uint32
@@ -128,8 +131,8 @@ type IDRanges struct {
 	next   uint32
 }
 
-// NewIDRanges returns an IDRanges. The error reports every problem with cfg. It
-// does not read files yet.
+// NewIDRanges returns an IDRanges. The error reports every problem with cfg.
+// NewIDRanges reads no files.
 func NewIDRanges(cfg IDRangesConfig) (*IDRanges, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("podrunner: invalid config of user IDs: %w", err)
@@ -146,9 +149,10 @@ func NewIDRanges(cfg IDRangesConfig) (*IDRanges, error) {
 	}, nil
 }
 
-// Acquire returns the pod's IDs. If it has none, new ones are allocated and
-// stored. The error is [ErrNoIDs] if none are left. While a pod's file can't be
-// read, nothing is allocated, because that pod's IDs are unknown.
+// Acquire returns the pod's IDs. If the pod has no IDs, Acquire allocates and
+// stores new IDs. It returns [ErrNoIDs] if all ranges are in use. If it can't
+// read the file of a pod, it allocates nothing, because the IDs of that pod are
+// unknown.
 func (r *IDRanges) Acquire(uid types.UID) (IDRange, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,17 +181,18 @@ func (r *IDRanges) Acquire(uid types.UID) (IDRange, error) {
 	return r.ids(nr), nil
 }
 
-// Lookup returns the pod's IDs, and whether it has any.
+// Lookup returns the pod's IDs, and reports whether the pod has IDs.
 func (r *IDRanges) Lookup(uid types.UID) (IDRange, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = r.load() // an error concerns other pods, or this pod has no IDs
+	_ = r.load() // the file of another pod can't be read, or this pod has no known IDs
 	nr, ok := r.byPod[uid]
 	return r.ids(nr), ok
 }
 
-// Release releases the pod's IDs, even if its file can't be read. Its processes
-// and files must have been removed. It returns nil if the pod has no IDs.
+// Release releases the pod's IDs, even if the pod's file can't be read. The
+// caller must have removed the pod's processes and files before. Release
+// returns nil if the pod has no IDs.
 func (r *IDRanges) Release(uid types.UID) error {
 	if err := checkFolders(string(uid)); err != nil {
 		return fmt.Errorf("release user namespace: %w", err)
@@ -211,8 +216,8 @@ func (r *IDRanges) ids(nr uint32) IDRange {
 
 func (r *IDRanges) file(uid types.UID) string { return filepath.Join(r.root, string(uid), "userns") }
 
-// load reads earlier allocations. Files that can't be read are retried in each
-// call.
+// load reads the allocations that an earlier IDRanges stored. If it can't read
+// a file, the next call tries again.
 func (r *IDRanges) load() error {
 	if !r.listed {
 		pods, err := os.ReadDir(r.root)
@@ -237,7 +242,7 @@ func (r *IDRanges) load() error {
 	return errors.Join(errs...)
 }
 
-// read reads a pod's file if it exists.
+// read reads the IDs in a pod's file if the file exists.
 func (r *IDRanges) read(uid types.UID) error {
 	text, err := os.ReadFile(r.file(uid))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -257,7 +262,8 @@ func (r *IDRanges) read(uid types.UID) error {
 	return nil
 }
 
-// usernsFile is the kubelet's file with a pod's IDs.
+// usernsFile is the content of the file with a pod's IDs, in the kubelet's
+// format.
 type usernsFile struct {
 	UIDMappings []idMapping `json:"uidMappings"`
 	GIDMappings []idMapping `json:"gidMappings"`

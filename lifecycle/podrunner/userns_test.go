@@ -93,7 +93,8 @@ func TestIDsAtTheSameTime(t *testing.T) {
 }
 
 // An unreadable file might contain any range, so nothing is allocated. Other
-// pods keep their IDs and can release them, and so can the pod with the file.
+// pods keep their IDs. Their IDs and those of the pod with the file can be
+// released.
 func TestIDRanges_UnreadableFileConcernsNoOtherPod(t *testing.T) {
 	t.Parallel()
 	mapping := func(host, container, length string) string {

@@ -16,17 +16,19 @@ import (
 
 // Annotations in which the kubelet records where a pod came from.
 const (
-	// SourceAnnotation is the pod's source, such as [SourceAPI].
+	// SourceAnnotation contains the pod's source, such as [SourceAPI].
 	SourceAnnotation = "kubernetes.io/config.source"
-	// HashAnnotation is the hash of the pod as defined by its source.
+	// HashAnnotation contains the hash of the pod as its source defines it.
 	HashAnnotation = "kubernetes.io/config.hash"
-	// SeenAnnotation is when the source first listed the pod, in RFC 3339.
+	// SeenAnnotation contains the time at which the agent first read the pod
+	// from its source, in RFC 3339.
 	SeenAnnotation = "kubernetes.io/config.seen"
 	// MirrorAnnotation marks the mirror pod of a static pod.
 	MirrorAnnotation = corev1.MirrorPodAnnotationKey
 )
 
-// The kubelet's names of sources, values of [SourceAnnotation].
+// The kubelet's names of pod sources, which are the values of
+// [SourceAnnotation].
 const (
 	// SourceFile is the source of pods from manifests on the node.
 	SourceFile = "file"
@@ -43,15 +45,15 @@ func IsStatic(pod *corev1.Pod) bool {
 	return ok && source != SourceAPI
 }
 
-// IsMirror reports whether the pod is the mirror pod of a static pod in the API
-// server.
+// IsMirror reports whether the pod is a mirror pod, which represents a static
+// pod in the API server.
 func IsMirror(pod *corev1.Pod) bool {
 	_, ok := pod.Annotations[MirrorAnnotation]
 	return ok
 }
 
-// FullName returns "name_namespace", which is unique among the pods of a node
-// at a time. Neither part can contain an underscore.
+// FullName returns "name_namespace", which only one pod of a node has at a
+// time. Names and namespaces can't contain an underscore.
 func FullName(pod *corev1.Pod) string { return pod.Name + "_" + pod.Namespace }
 
 // IsTerminal reports whether the phase is terminal: Succeeded or Failed.
@@ -59,14 +61,16 @@ func IsTerminal(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// IsSidecar reports whether c, an init container, is a restartable one.
+// IsSidecar reports whether the init container c is a sidecar: its own restart
+// policy is Always (KEP-753).
 func IsSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
 // ContainerReference returns the object reference for events about a container
-// of the pod: the pod, with a field path such as spec.containers{name}. If the
-// spec has no container of that name, the field path is empty.
+// of the pod: a reference to the pod with a field path such as
+// spec.containers{name}. If the spec has no container with that name, the field
+// path is empty.
 func ContainerReference(pod *corev1.Pod, name string) *corev1.ObjectReference {
 	path := ""
 	for c, init := range Containers(&pod.Spec) {
@@ -89,9 +93,9 @@ func ContainerReference(pod *corev1.Pod, name string) *corev1.ObjectReference {
 	}
 }
 
-// Containers yields init containers and then regular ones, in spec order. The
-// bool reports whether a container is an init container. The pointers are into
-// the spec.
+// Containers yields the init containers and then the regular containers, in
+// spec order. The bool reports whether the container is an init container. The
+// pointers point into the spec.
 func Containers(spec *corev1.PodSpec) iter.Seq2[*corev1.Container, bool] {
 	return func(yield func(*corev1.Container, bool) bool) {
 		for i := range spec.InitContainers {
@@ -107,8 +111,8 @@ func Containers(spec *corev1.PodSpec) iter.Seq2[*corev1.Container, bool] {
 	}
 }
 
-// Container returns the init or regular container of the given name, or nil if the spec
-// has none. The pointer is into the spec.
+// Container returns the init or regular container with the given name, or nil
+// if the spec has no such container. The pointer points into the spec.
 func Container(spec *corev1.PodSpec, name string) *corev1.Container {
 	for c := range Containers(spec) {
 		if c.Name == name {
@@ -118,9 +122,9 @@ func Container(spec *corev1.PodSpec, name string) *corev1.Container {
 	return nil
 }
 
-// RuntimeID returns the runtime's ID of a container. The argument is the ID in
-// the pod's status, which has the runtime's name as a prefix, as in
-// "containerd://".
+// RuntimeID returns the ID that the runtime uses for a container. The argument
+// is the container's ID in the pod's status, which begins with the runtime's
+// name, as in "containerd://4f5e".
 func RuntimeID(id string) string {
 	if _, bare, found := strings.Cut(id, "://"); found {
 		return bare
@@ -128,11 +132,12 @@ func RuntimeID(id string) string {
 	return id
 }
 
-// ShouldRestart reports whether c must run again after it has ended with
-// exitCode. The container's rules come first (KEP-5307), then its own policy;
-// the rules of a container without its own policy are ignored. Then the pod's
-// policy decides. An unknown policy restarts, as in the kubelet; a rule with an
-// unknown action or operator matches nothing.
+// ShouldRestart reports whether c must be restarted after it has ended with
+// exitCode. If c has its own restart policy, its restart rules decide first
+// (KEP-5307); if no rule matches, its policy decides. If c has no policy, its
+// rules are ignored and the pod's policy decides. An unknown policy means
+// Always, as in the kubelet. A rule with an unknown action or operator never
+// matches.
 func ShouldRestart(pod *corev1.Pod, c *corev1.Container, exitCode int32) bool {
 	policy := pod.Spec.RestartPolicy
 	if c.RestartPolicy != nil {
@@ -153,8 +158,8 @@ func ShouldRestart(pod *corev1.Pod, c *corev1.Container, exitCode int32) bool {
 	}
 }
 
-// restarts reports whether the action restarts the container itself; both
-// existing actions do.
+// restarts reports whether the action restarts the container itself. Both
+// actions of the API do.
 func restarts(action corev1.ContainerRestartRuleAction) bool {
 	return action == corev1.ContainerRestartRuleActionRestart ||
 		action == corev1.ContainerRestartRuleActionRestartAllContainers
@@ -172,10 +177,11 @@ func matches(codes *corev1.ContainerRestartRuleOnExitCodes, exitCode int32) bool
 	}
 }
 
-// ContainerHash returns a hash of the container's spec without its resources,
-// which can change in place. It depends only on the JSON form of the container,
-// so it is the same in every process; an empty field that a later version of
-// the API adds does not change it.
+// ContainerHash returns a hash of the container's spec without its resources
+// and its resize policy, which may change while the container runs. The hash
+// depends only on the JSON form of the container, so every process computes the
+// same hash. If a later version of the API adds a field, the hash changes only
+// if the field is set.
 func ContainerHash(c *corev1.Container) string {
 	stripped := *c
 	stripped.Resources = corev1.ResourceRequirements{}
@@ -184,9 +190,9 @@ func ContainerHash(c *corev1.Container) string {
 }
 
 // KubeletHash returns the hash by which the kubelet (1.31 and later) recognizes
-// a container: FNV-1a, 32 bits, in hexadecimal. Its input is a JSON object with
-// the container's name and image, whose bytes are formatted as Go's decimal
-// numbers.
+// a container: FNV-1a, 32 bits, in hexadecimal. The hash input is a JSON object
+// with the container's name and image. The bytes of the object are formatted as
+// decimal numbers, as %d of Go's fmt does.
 func KubeletHash(c *corev1.Container) string {
 	data, err := json.Marshal(map[string]string{"name": c.Name, "image": c.Image})
 	if err != nil {
@@ -201,8 +207,8 @@ func KubeletHash(c *corev1.Container) string {
 func Hash(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
-		// API types can always be marshalled. Other values get a constant, and
-		// so never seem to change.
+		// API types can always be marshalled. Other values get a constant hash,
+		// so they never seem to change.
 		return ""
 	}
 	sum := sha256.Sum256(data)

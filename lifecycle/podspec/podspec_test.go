@@ -85,7 +85,7 @@ func TestContainers_InOrderAndByReference(t *testing.T) {
 	}
 	require.Equal(t, []string{"i1 true false", "i2 true true", "c1 false false", "c2 false false"}, got)
 
-	for stop := 1; stop <= 4; stop++ { // a caller may leave at any container
+	for stop := 1; stop <= 4; stop++ { // a caller may end the loop at any container
 		seen := 0
 		for c := range podspec.Containers(spec) {
 			c.Image = "seen"
@@ -161,7 +161,8 @@ func TestShouldRestart(t *testing.T) {
 func TestContainerHash(t *testing.T) {
 	t.Parallel()
 	c := corev1.Container{Name: "main", Image: "a:1", Env: []corev1.EnvVar{{Name: "A", Value: "1"}}}
-	// A literal, because containers survive the process that hashed them.
+	// The hash is a literal, because containers outlive the process that
+	// computed their hashes.
 	require.Equal(t, "8da78d3bceecc0ce", podspec.ContainerHash(&c))
 
 	resized := c

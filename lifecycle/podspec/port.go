@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// PortNumber returns the port number that a probe or a hook of container c
-// refers to: a number, or the name of one of c's ports, or a number as text.
-// The errors have the kubelet's texts.
+// PortNumber returns the port number for port, a field of a probe or a hook of
+// container c. The field is a number, the name of one of c's ports, or a number
+// as text. The texts of the errors are the kubelet's.
 func PortNumber(port intstr.IntOrString, c *corev1.Container) (int, error) {
 	n := int(port.IntVal)
 	if port.Type == intstr.String {

@@ -6,13 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// QOSClass returns the pod's quality-of-service class. A class in the status
-// takes precedence, because it is fixed for the pod's life. A static pod has
-// none there; its class is computed from its spec: BestEffort if no container
-// requests CPU or memory, Guaranteed if every container has limits for both and
-// requests equal to them, else Burstable. A missing request defaults to the
-// limit, as in the API server. Pod-level resources (KEP-2837) replace those of
-// the containers.
+// QOSClass returns the pod's quality-of-service class. If the pod's status has
+// a class, QOSClass returns that class, because the class of a pod never
+// changes. Otherwise, for example for a static pod, QOSClass computes the class
+// from the spec: BestEffort if no container requests CPU or memory, Guaranteed
+// if every container has limits of both and its requests equal the limits, else
+// Burstable. A missing request defaults to the limit, as in the API server. If
+// the pod has pod-level resources (KEP-2837), only these count.
 func QOSClass(pod *corev1.Pod) corev1.PodQOSClass {
 	if pod.Status.QOSClass != "" {
 		return pod.Status.QOSClass
@@ -38,7 +38,7 @@ func classOf(all []corev1.ResourceRequirements) corev1.PodQOSClass {
 	}
 }
 
-// asks reports whether list has CPU or memory above zero.
+// asks reports whether list has an amount of CPU or memory above zero.
 func asks(list corev1.ResourceList) bool {
 	return list.Cpu().Sign() > 0 || list.Memory().Sign() > 0
 }

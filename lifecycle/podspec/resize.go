@@ -2,8 +2,9 @@ package podspec
 
 import corev1 "k8s.io/api/core/v1"
 
-// RestartsOnResize reports whether c must be restarted when its resource of
-// that name changes, instead of a change in place (KEP-1287).
+// RestartsOnResize reports whether the resize policy of c requires a restart
+// when the named resource changes (KEP-1287). If not, the resource changes in
+// place.
 func RestartsOnResize(c *corev1.Container, name corev1.ResourceName) bool {
 	for _, p := range c.ResizePolicy {
 		if p.ResourceName == name {
@@ -13,9 +14,10 @@ func RestartsOnResize(c *corev1.Container, name corev1.ResourceName) bool {
 	return false
 }
 
-// QOSClassOfSpec returns the class that [QOSClass] computes from the spec,
-// ignoring the status. The two differ if the resources in the spec were changed
-// to those of another class, which is not allowed.
+// QOSClassOfSpec returns the class that [QOSClass] computes from the spec, even
+// if the status has a class. The two classes differ if a resize changed the
+// resources in the spec to those of another class, which Kubernetes does not
+// allow.
 func QOSClassOfSpec(pod *corev1.Pod) corev1.PodQOSClass {
 	return QOSClass(&corev1.Pod{Spec: pod.Spec})
 }

@@ -8,20 +8,21 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// Requests returns the total requests of the pod by its spec: the sum of its
-// containers and sidecars, or the maximum that its init containers need if that
-// is more (KEP-753); pod-level CPU, memory and huge pages (KEP-2837) in place
-// of those; and the overhead of its runtime class. The caller owns the list. A
-// missing request defaults to the limit, as in the API server.
+// Requests returns the total requests of the pod, computed from its spec. They
+// are the sum for its containers and sidecars, or the maximum that its init
+// containers need if that is higher (KEP-753). Pod-level requests of CPU,
+// memory and huge pages replace these totals (KEP-2837). The overhead of the
+// pod's runtime class is added. A missing request defaults to the limit, as in
+// the API server. The caller owns the list.
 func Requests(pod *corev1.Pod) corev1.ResourceList {
 	return resource.PodRequests(defaulted(apart(pod)), resource.PodResourcesOptions{})
 }
 
-// AllocatedResources returns the resources that a pod occupies on its node: [Requests], or
-// the allocated resources in its status if these are higher. A pod that was
-// shrunk in place holds the larger amount until the smaller one is in effect. A
-// pod whose resize to a larger amount is infeasible does not hold the larger
-// amount (KEP-1287).
+// AllocatedResources returns the resources that a pod occupies on its node:
+// [Requests], or the allocated or actual resources in its status if these are
+// higher (KEP-1287). While a pod shrinks in place, the larger amount counts
+// until the smaller amount is in effect. If a resize to a larger amount is
+// infeasible, the larger amount does not count.
 func AllocatedResources(pod *corev1.Pod) corev1.ResourceList {
 	return resource.PodRequests(defaulted(apart(pod)), resource.PodResourcesOptions{
 		UseStatusResources: true,
@@ -30,16 +31,17 @@ func AllocatedResources(pod *corev1.Pod) corev1.ResourceList {
 }
 
 // Limits returns the total limits of the pod, computed as in [Requests]. If a
-// container has no limit of a resource, the list has the sum of the others;
-// overhead is added only to resources that have a limit.
+// container has no limit of a resource, the list has the sum of the limits of
+// the other containers. Overhead is added only to resources that have a limit.
 func Limits(pod *corev1.Pod) corev1.ResourceList {
 	return resource.PodLimits(apart(pod), resource.PodResourcesOptions{})
 }
 
 // EnforceableLimits returns the limits of CPU and memory that can be enforced
 // for the pod as a whole, with its overhead: the pod-level limits, or the sum
-// of its containers' limits if each of them has one. Otherwise the limit would
-// also apply to a container without a limit.
+// of its containers' limits if every container has a limit. If a container has
+// no limit of a resource, the result has no limit of it either, because that
+// limit would also apply to the container.
 func EnforceableLimits(pod *corev1.Pod) corev1.ResourceList {
 	limits := corev1.ResourceList{}
 	all := Limits(pod)
@@ -51,7 +53,8 @@ func EnforceableLimits(pod *corev1.Pod) corev1.ResourceList {
 	return limits
 }
 
-// hasLimit reports whether the pod, or each of its containers, has a limit.
+// hasLimit reports whether the pod, or each of its containers, has a limit of
+// the named resource.
 func hasLimit(pod *corev1.Pod, name corev1.ResourceName) bool {
 	has := func(limits corev1.ResourceList) bool {
 		limit := limits[name]
@@ -68,9 +71,10 @@ func hasLimit(pod *corev1.Pod, name corev1.ResourceName) bool {
 	return true
 }
 
-// apart returns the pod with its own copy of the pod-level resources.
-// component-helpers adds the overhead to them in place, which would change the
-// original pod if a quantity is so long that it is stored as a pointer.
+// apart returns a copy of the pod with its own copy of the pod-level resources,
+// or the same pod if it has no such resources. component-helpers adds the
+// overhead to these resources in place. If a quantity is so long that it is
+// stored behind a pointer, this would change the original pod.
 func apart(pod *corev1.Pod) *corev1.Pod {
 	if pod.Spec.Resources == nil {
 		return pod
@@ -80,9 +84,9 @@ func apart(pod *corev1.Pod) *corev1.Pod {
 	return &own
 }
 
-// defaulted returns the pod with each missing request set to its limit. It
-// returns the same pod if nothing is missing, and otherwise copies what it
-// changes.
+// defaulted returns the pod with each missing request set to its limit. If no
+// request is missing, it returns the same pod; otherwise it copies everything
+// that it changes.
 func defaulted(pod *corev1.Pod) *corev1.Pod {
 	inits, initsChanged := defaultedContainers(pod.Spec.InitContainers)
 	mains, mainsChanged := defaultedContainers(pod.Spec.Containers)
@@ -95,8 +99,8 @@ func defaulted(pod *corev1.Pod) *corev1.Pod {
 	if whole == nil || !lacks(*whole) {
 		return pod
 	}
-	// For the pod as a whole, the limit is used only if no container requests
-	// the resource.
+	// The pod-level limit becomes the pod-level request only if no container
+	// requests the resource.
 	asked := resource.AggregateContainerRequests(pod, resource.PodResourcesOptions{})
 	requests := maps.Clone(whole.Limits)
 	maps.DeleteFunc(requests, func(name corev1.ResourceName, _ quantity.Quantity) bool {
@@ -126,7 +130,7 @@ func defaultedContainers(all []corev1.Container) (filled []corev1.Container, cha
 	return filled, changed
 }
 
-// lacks reports whether a limit has no request.
+// lacks reports whether r has a limit of a resource but no request of it.
 func lacks(r corev1.ResourceRequirements) bool {
 	for name := range r.Limits {
 		if _, ok := r.Requests[name]; !ok {

@@ -132,7 +132,7 @@ func TestRequestsOfAPod(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			requireList(t, tt.want, podspec.Requests(pod))
-			requireList(t, tt.want, podspec.AllocatedResources(pod)) // no status says otherwise
+			requireList(t, tt.want, podspec.AllocatedResources(pod)) // the status has no other amounts
 			require.Equal(t, before, pod, "the pod was changed")
 		})
 	}
@@ -146,7 +146,7 @@ func TestLimitsOfAPod(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		InitContainers: []corev1.Container{sidecar(limited("1")), limited("5")},
 		Containers:     []corev1.Container{limited("2"), asks("9", "9Gi")},
-		Overhead:       list("500m", "1Gi"), // there is no limit of memory to add to
+		Overhead:       list("500m", "1Gi"), // memory has no limit to which the overhead could be added
 	}}
 	requireList(t, list("6500m", ""), podspec.Limits(pod))
 	pod.Spec.Resources = &corev1.ResourceRequirements{Limits: list("4", "")}

@@ -2,10 +2,10 @@ package podspec
 
 import corev1 "k8s.io/api/core/v1"
 
-// RestartsAll reports whether every container of the pod must be restarted in
-// place after c has ended with exitCode (KEP-5532): the first matching rule of
-// c decides. As in [ShouldRestart], the rules of a container without its own
-// policy are ignored.
+// RestartsAll reports whether all containers of the pod must be restarted in
+// its sandbox after c has ended with exitCode (KEP-5532). The first restart
+// rule of c that matches exitCode decides. As in [ShouldRestart], the rules are
+// ignored if c has no restart policy.
 func RestartsAll(c *corev1.Container, exitCode int32) bool {
 	if c.RestartPolicy == nil {
 		return false
@@ -18,7 +18,8 @@ func RestartsAll(c *corev1.Container, exitCode int32) bool {
 	return false
 }
 
-// Ephemeral returns c as a regular container. It shares c's memory.
+// Ephemeral returns c as a regular container. The result points to the memory
+// of c.
 func Ephemeral(c *corev1.EphemeralContainer) *corev1.Container {
 	return (*corev1.Container)(&c.EphemeralContainerCommon)
 }

@@ -34,33 +34,33 @@ type Config struct {
 	// Cache returns the state of pods in the runtime. Required.
 	Cache Cache
 	// AfterSync is called after a sync that may have changed something in the
-	// runtime: the pod became Terminating or Terminated, the sync was
-	// cancelled, or the Syncer called [SyncRequest.Acted]. The cached status of the
-	// pod is outdated then, and the next sync waits for a newer one. It is not
-	// called if the Syncer has called [SyncRequest.Refreshed]. It must not block.
-	// Optional.
+	// runtime: the sync made the pod Terminating or Terminated, the sync was
+	// cancelled, or the Syncer called [SyncRequest.Acted]. The cached status of
+	// the pod is then outdated, and the next sync waits for a newer status.
+	// AfterSync is not called if the Syncer has called [SyncRequest.Refreshed].
+	// It must not block. Optional.
 	AfterSync func(uid types.UID)
 
 	// ResyncPeriod is the time between two syncs of a pod after a success. Up
 	// to half of it is added at random. Default 1 m.
 	ResyncPeriod time.Duration
 	// BackoffPeriod is the delay before a failed sync is repeated, unless its
-	// error requests another one: see [RetryError]. Up to half of it is added
+	// error requests another delay: see [RetryError]. Up to half of it is added
 	// at random. Default 10 s.
 	BackoffPeriod time.Duration
-	// TransientPeriod is the delay before a sync is repeated that failed with a
-	// [TransientError]. Up to half of it is added at random. Default 1 s.
+	// TransientPeriod is the delay before a sync that failed with a
+	// [TransientError] is repeated. Up to half of it is added at random.
+	// Default 1 s.
 	TransientPeriod time.Duration
-	// FreshTimeout is how long a terminating sync waits for a status that is
-	// new enough. After that it uses the last one, marked Stale, so that a
-	// runtime that does not respond cannot keep a pod from being killed. A sync
-	// in the phase Syncing waits without a limit, because starting containers
-	// on the basis of an old status would create them twice. Default 5 s.
+	// FreshTimeout is how long a sync of a Terminating or Terminated pod waits
+	// for a status that is new enough. After that, the sync gets the last known
+	// status, marked Stale. Thus a pod can be killed even if the runtime does
+	// not respond. A sync in the phase Syncing waits without a limit, because
+	// with an old status it could create containers twice. Default 5 s.
 	FreshTimeout time.Duration
 
 	// Jitter returns random numbers in [0, 1). It must be safe for concurrent
-	// use.
-	// Default math/rand/v2.
+	// use. Default math/rand/v2.
 	Jitter func() float64
 	// Clock is the time source; the Cache must use the same clock. Default the
 	// system clock.
@@ -78,15 +78,16 @@ type Observer struct {
 	// SyncEnded is called after every call of the Syncer, and after a sync that
 	// failed before that call.
 	SyncEnded func(SyncInfo)
-	// PhaseChanged is called when a pod has entered another phase. Phases never go
-	// back. For one pod the calls are in order and one at a time, but they may
-	// come from different goroutines.
+	// PhaseChanged is called when a pod has entered another phase. Phases never
+	// go back. For one pod the calls are in order and one at a time, but they
+	// may come from different goroutines.
 	PhaseChanged func(uid types.UID, pod *corev1.Pod, phase Phase)
 	// Ignored is called for an update that was ignored.
 	Ignored func(u Update, reason string)
-	// Restarted is called when a pod has ended that was created again
-	// meanwhile, with the spec that has ended. A new pod with the same UID
-	// follows. It is the kubelet's restarted_pods_total.
+	// Restarted is called when [Workers.SyncKnownPods] forgets a finished pod
+	// that was created again under the same UID while it was terminating. The
+	// argument pod is the spec of the finished pod. The new pod can then be
+	// created. The kubelet counts such pods in restarted_pods_total.
 	Restarted func(pod *corev1.Pod)
 }
 
@@ -96,9 +97,9 @@ type SyncInfo struct {
 	UID types.UID
 	// Pod is the pod's spec, nil if only the runtime knows it.
 	Pod *corev1.Pod
-	// Type is the reason for the sync. First reports whether it was the pod's
-	// first one; then Type need not be [Create], because another update may
-	// have followed.
+	// Type is the reason for the sync. First reports whether the sync was the
+	// pod's first sync. The Type of the first sync need not be [Create],
+	// because another update may have replaced the first update.
 	Type  UpdateType
 	First bool
 	// Phase is the pod's phase when the sync began.
@@ -108,7 +109,8 @@ type SyncInfo struct {
 	Waited, Duration time.Duration
 	// Stale reports whether the status was not new enough.
 	Stale bool
-	// Err is the error of the Syncer, or why it was not called.
+	// Err is the error of the Syncer, or the reason why the Syncer was not
+	// called.
 	Err error
 }
 

@@ -11,26 +11,29 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// state is the input of decisions about a pod. It is a value: decide, orphaned
-// and advance take one and return the next one.
+// state is the input of decisions about a pod. It is a value: applyUpdate,
+// orphaned and advance take a state and return the next state.
 type state struct {
 	pod     *corev1.Pod      // nil while only the runtime knows the pod
-	running *podcache.Status // the pod's status in the runtime, from the caller that killed it
+	running *podcache.Status // the pod's status in the runtime, from the caller that killed the pod
 	grace   time.Duration    // 0 until the pod is terminating
-	// statusFn and waiters are from kills: the last status function, and the
-	// channels that wait for the end.
+	// statusFn is the status function of the last kill that has a status
+	// function. waiters are the channels of callers that wait for the end of
+	// the pod.
 	statusFn func(*corev1.PodStatus)
 	waiters  []chan<- error
 
 	phase Phase
-	// why is the type of the pending sync, or of the last one.
+	// why is the type of the next sync: the type of the newest update that no
+	// sync has used yet, or else Sync.
 	why     UpdateType
-	pending bool // a sync is due as soon as none is running
-	// started: a sync has begun. stopping: a terminating sync has begun.
+	pending bool // a sync is due as soon as no sync is running
+	// started: a sync has begun. stopping: a terminating sync has begun, or is
+	// not necessary.
 	started, stopping bool
-	// deleted: the pod is not wanted any more. evicted: it was evicted.
-	// restart: it was created again while it was terminating. inRuntime: it was
-	// in the runtime when it was killed.
+	// deleted: the pod is deleted or not desired any more. evicted: it was
+	// evicted. restart: it was created again while it was terminating.
+	// inRuntime: containers of it may have been running when it was killed.
 	deleted, evicted, restart, inRuntime bool
 }
 
@@ -38,7 +41,7 @@ type state struct {
 type facts struct {
 	known bool // the pod is known
 	runs  bool // containers of the pod may be running
-	waits bool // the pod is static and waits for another of its name
+	waits bool // the pod is static and waits for another pod of its name
 }
 
 // effects are the consequences of a decision in addition to the next state.
@@ -63,7 +66,7 @@ func applyUpdate(s state, u Update, w chan<- error, f facts) (state, effects) {
 	}
 	runtimeOnly := u.Pod == nil
 	if !f.known && !runtimeOnly && podspec.IsTerminal(u.Pod.Status.Phase) && !f.runs {
-		// It ended before this agent started; only the cleanup is left.
+		// The pod ended before this agent started; only the cleanup is left.
 		s.phase, s.stopping = Terminated, true
 	}
 	if runtimeOnly || u.Type == Kill && f.runs {
@@ -84,7 +87,7 @@ func applyUpdate(s state, u Update, w chan<- error, f facts) (state, effects) {
 	s.why, s.pending = u.Type, true
 	s, e := terminate(s, u, w)
 	if s.phase == Terminating && f.waits && !s.started && !f.runs && s.statusFn == nil {
-		// It was never started, and there is no status to report.
+		// The pod was never started, and no status function must be called.
 		s.phase, s.pending, s.stopping = Finished, false, true
 		e.report, s.waiters = append(e.report, s.waiters...), nil
 	}
@@ -116,7 +119,7 @@ func terminate(s state, u Update, w chan<- error) (state, effects) {
 		s.phase, became = Terminating, true
 	}
 	if s.phase != Terminating {
-		return s, effects{report: waiterList(w)} // nothing to wait for: the pod has ended or is not ending
+		return s, effects{report: waiterList(w)} // nothing to wait for: the pod has ended or is not terminated
 	}
 	var kill KillOptions
 	if u.Type == Kill {
@@ -139,13 +142,15 @@ func waiterList(w chan<- error) []chan<- error {
 	return []chan<- error{w}
 }
 
-// minGrace is the minimum grace period, and that of a pod without a spec.
+// minGrace is the minimum grace period. It is also the grace period of a pod
+// without a spec.
 const minGrace = time.Second
 
-// grace returns the grace period of the pod. It never exceeds before, unless
-// before is zero. The pod's deletion grace period and the override can shorten
-// it. The spec's grace period applies only if none of these is set; if it is
-// missing too, it is 30 s, the API server's default. The result is in whole
+// grace returns the grace period of the pod. The argument before is the
+// previous grace period, or zero. The result is the shortest of before, the
+// pod's deletion grace period and the override, as far as they are set. If none
+// of them is set, the result is the spec's grace period, or 30 s, the API
+// server's default, if the spec has no grace period. The result is in whole
 // seconds, at least one, as in the kubelet.
 func grace(before time.Duration, pod *corev1.Pod, override *time.Duration) time.Duration {
 	g, decided := before, before != 0
@@ -188,7 +193,7 @@ type outcome struct {
 
 // advance returns the state after a sync. moved reports whether the phase has
 // changed, and report are the channels to notify that the pod has stopped. If
-// the phase has changed while the sync was running, the sync does not change it
+// the phase has changed while the sync was running, advance does not change it
 // again.
 func advance(s state, v outcome) (next state, moved bool, report []chan<- error) {
 	if s.phase != v.phase || v.err != nil {

@@ -1,83 +1,89 @@
-// Package podworker runs the life cycle of pods: one worker per pod, one step
-// of one pod at a time.
+// Package podworker runs the life cycle of pods. Each pod has a worker, which
+// runs one sync of the pod at a time.
 //
 // # What it does
 //
-// [Workers] hold a small record for each pod and call a [Syncer] for it, one
-// call at a time: when the pod is new or changed, when something happened to
-// it, when a failed sync is repeated, and in any case once a minute. Such a
-// call is a sync; the type [SyncRequest] is its argument. A pod goes through four
-// phases and never back:
+// [Workers] have a small record for each pod and call a [Syncer] for the pod,
+// one call at a time: when the pod is new or has changed, when its containers
+// have changed, when a failed sync is repeated, and otherwise 60 to 90 s after
+// the last sync. Such a call is a sync; its argument is a [SyncRequest]. A pod
+// has one of four phases. It may skip a phase, but never goes back to an
+// earlier phase:
 //
 //	Syncing → Terminating → Terminated → Finished → forgotten
 //
 // A pod becomes Terminating when it is deleted, killed or evicted, when its API
 // status has a terminal phase, when SyncPod reports that it ran to completion,
-// or when it is not desired any more. When the Syncer reports that nothing of
-// it runs, it is Terminated, and when its resources are released, Finished. It
-// stays known until [Workers.SyncKnownPods] finds that it is not desired, or
-// desired again under the same UID. Then it is forgotten and can be created
-// again.
+// or when it is not desired any more. It becomes Terminated when the Syncer
+// reports that nothing of it runs, and Finished when the Syncer has released
+// its resources. A finished pod stays known until [Workers.SyncKnownPods] finds
+// that it is not desired, or that it was created again under the same UID. Then
+// it is forgotten and can be created again.
 //
-// Two static pods of one name never run at once: the later one waits until the
-// earlier one has finished. A pod that only the runtime knows can only be
-// killed: [Workers.KillOrphans] finds such pods in the runtime's list.
+// Two static pods with the same full name never run at the same time: the later
+// pod waits until the earlier pod has finished. A pod that only the runtime
+// knows can only be killed: [Workers.KillOrphans] finds such pods in the
+// runtime's list.
 //
-// Every sync gets a status of the pod that is newer than the end of the
-// previous sync, so that it does not repeat what that one did. A Syncer that
-// has refreshed the cache after its last change reports that with
-// [SyncRequest.Refreshed]. This holds across several lives of one UID too: a new pod
-// does not start with the status of its predecessor. It also holds if the clock
-// does not advance, as in a testing/synctest bubble whose runtime answers at
-// once: there a sync waits for the first status with a later time.
+// Every sync gets a status of the pod that is newer than the end of the pod's
+// previous sync, so that it does not repeat the actions of the previous sync.
+// If a Syncer has refreshed the cache after its last change, it calls
+// [SyncRequest.Refreshed], and the next sync need not wait for a newer status.
+// A pod that is created with the UID of a forgotten pod does not get the status
+// of the forgotten pod. If the clock does not advance, as in a testing/synctest
+// bubble whose runtime answers at once, a sync waits for the first status with
+// a later time.
 //
-// When the node shuts down, [PlanShutdown] returns which pods end in which
-// order, by priority and critical ones last. [Shutdown] carries the plan out,
-// and [HoldShutdown] makes the machine wait for it.
+// When the node shuts down, [PlanShutdown] returns the order in which pods are
+// terminated: by priority, critical pods last. [Shutdown] terminates the pods
+// in this order, and [HoldShutdown] delays the shutdown of the machine until
+// Shutdown has returned.
 //
 // # What you supply
 //
-// A [Syncer] that does the work (lifecycle/podrunner has one for CRI), a
-// [Cache] of the runtime's state (podcache), and the updates. AfterSync is the
-// place to request a new status from the runtime. For shutdowns, an [Inhibitor]
-// if the machine has one, and functions that wait for volumes and write out
-// statuses.
+// A [Syncer] that does the work (lifecycle/podrunner has a Syncer for CRI), a
+// [Cache] of the runtime's state (podcache), and the updates of pods.
+// [Config.AfterSync] should request a new status from the runtime. For
+// shutdowns: an [Inhibitor], if the machine can delay its shutdown, and
+// functions that wait for volumes and write out statuses.
 //
 // # What it guarantees
 //
-//  1. At most one call of the Syncer per UID at a time; other pods never wait
-//     for it.
+//  1. At most one call of the Syncer per UID runs at a time; other pods never
+//     wait for this call.
 //  2. Phases only move forward. After a pod became Terminating, SyncPod is not
 //     called any more, and the ctx of a running call is cancelled.
 //  3. The newest update counts. An update that arrives after a sync has begun
-//     leads to another sync. Intermediate updates may be skipped, a termination
-//     never is.
+//     leads to another sync. Intermediate updates may be skipped, but a
+//     termination is never skipped.
 //  4. The grace period never grows, and all terminating syncs of a pod share
-//     one deadline. A shorter grace period moves it for a running sync that
-//     uses [SyncRequest.Deadline], and cancels the ctx of other syncs; the next
-//     sync has the shorter one.
+//     one deadline. A shorter grace period moves this deadline to an earlier
+//     time. If the running sync has called [SyncRequest.Deadline], it continues
+//     with the new deadline. Otherwise the sync is cancelled, and the next sync
+//     has the shorter grace period.
 //  5. [Workers.KillPod] always returns: when nothing of the pod runs, when its
 //     ctx is done, or when Run returns.
 //  6. A pod is terminated even if the runtime does not return its status: see
 //     [Config.FreshTimeout].
 //  7. A failed sync is repeated: after 10 to 15 s, or at the time that its
 //     error requests, see [RetryError] and [TransientError].
-//  8. Of a forgotten pod only the time of its end is kept, for two calls of
-//     SyncKnownPods.
+//  8. For a forgotten pod, the Workers store only the end of its last sync,
+//     until the second call of SyncKnownPods after it was forgotten.
 //  9. SyncKnownPods never terminates a pod that is newer than its list of
 //     desired pods.
-//  10. A stage of a shutdown never takes longer than its period and one flush,
-//     if the functions that it calls respect their ctx, and every stage is
-//     carried out.
+//  10. Every stage of a shutdown is carried out. A stage never takes longer
+//     than its period and one flush, if the functions that Shutdown calls
+//     return when their ctx is done.
 //
 // # Goroutines and locking
 //
-// A pod has a goroutine only during a sync. Every sync has its own ctx, so that
-// nothing that depends on it outlives the sync. All due times are in one heap,
-// and Run sleeps until the first of them; nothing polls. One mutex guards the
-// records. It is not held while the Syncer, the Cache's GetNewerThan, AfterSync
-// or an Observer runs, so all of them may call back. Run returns when every
-// sync has ended; a Syncer that ignores its ctx delays that.
+// A pod has a goroutine only during a sync. Every sync has its own ctx, which
+// is cancelled when the sync ends. The due times of all syncs are in one heap,
+// and Run sleeps until the earliest due time; nothing polls. One mutex guards
+// the records. It is not held while the Syncer, the Cache's GetNewerThan,
+// AfterSync or an Observer runs, so all of them may call methods of the
+// Workers. Run returns when every sync has ended; a Syncer that ignores its ctx
+// delays the return of Run.
 //
 // # Differences from the kubelet
 //
@@ -95,13 +101,13 @@
 //     period (kubernetes#127339, kubernetes#113606).
 //   - An idle pod costs a record of a few hundred bytes, not a goroutine. A
 //     sync starts exactly when it is due; the kubelet checks once a second.
-//   - A static pod that waits for another one is started as soon as that one
-//     has ended, without back-off.
-//   - A static pod that is killed before its start ends like any other, unless
-//     it waits for another of its name, nothing of it can run, and the kill has
-//     no [KillOptions.StatusFn]: then it is finished at once. A static pod that
-//     is already to be terminated when it becomes known makes later pods of its
-//     name wait.
+//   - A static pod that waits for another static pod is started as soon as the
+//     other pod has ended, without back-off.
+//   - A static pod that is killed before its start goes through the phases
+//     Terminating and Terminated. It is Finished at once only if it waits for
+//     another static pod of its name, nothing of it can run, and the kill has
+//     no [KillOptions.StatusFn]. If a static pod must already be terminated
+//     when it becomes known, later pods of its name wait for it.
 //   - [RetryError] names a time and gets no jitter; the kubelet adds up to
 //     half. If a plain error is joined to it, the sync is still repeated after
 //     the back-off.
@@ -114,8 +120,8 @@
 //     Create of a pod may come from two goroutines, in any order. If a Sync
 //     started a pod and the pod ended before its Create came, the Create would
 //     run it a second time.
-//   - SyncKnownPods calls a function for the list of desired pods, and so needs
-//     no loop that it shares with the updates.
+//   - SyncKnownPods gets the list of desired pods from a function. It therefore
+//     need not be called by the loop that passes updates.
 //   - The status of a pod that ended in a shutdown is written before the
 //     machine goes down, if Flush does that.
 //   - A cancelled shutdown stops at once; the kubelet notices the cancellation

@@ -59,11 +59,11 @@ func Example() {
 	done := make(chan error, 1)
 	go func() { done <- workers.Run(ctx) }()
 
-	cache.UpdateTime(time.Now()) // the first look at the runtime: it is empty
+	cache.UpdateTime(time.Now()) // the first relist: the runtime is empty
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1", Name: "web", Namespace: "shop"}}
 	workers.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
 	<-syncer.synced
-	cache.UpdateTime(time.Now().Add(time.Second)) // a look after that
+	cache.UpdateTime(time.Now().Add(time.Second)) // the next relist
 	grace := 5 * time.Second
 	err = workers.KillPod(ctx, pod, podworker.KillOptions{Grace: &grace})
 	<-finished

@@ -14,11 +14,11 @@ var ErrShutdownCancelled = errors.New("the shutdown of the machine was cancelled
 
 // Inhibitor delays the shutdown of the machine, for example with a delay
 // inhibitor lock of systemd-logind. This package has no implementation. At most
-// two goroutines call the methods.
+// two goroutines call the methods at the same time.
 type Inhibitor interface {
 	// Inhibit delays the next shutdown for up to need until release is called.
-	// allowed is how long the machine will wait, which may be less; 0 means
-	// that it does not wait.
+	// allowed is how long the machine will wait, which may be less than need; 0
+	// means that the machine does not wait.
 	Inhibit(ctx context.Context, need time.Duration) (allowed time.Duration, release func(), err error)
 	// AwaitShutdown returns nil when the machine is about to shut down.
 	AwaitShutdown(ctx context.Context) error
@@ -27,11 +27,12 @@ type Inhibitor interface {
 }
 
 // HoldShutdown delays each shutdown of the machine until shutDown has returned.
-// shutDown gets the time that the machine allows, for [PlanShutdown], and a ctx
-// that is done when the shutdown is cancelled ([ErrShutdownCancelled]). Of o,
-// HoldShutdown uses Events and Node, for the event of a cancelled shutdown. It
-// returns nil when ctx is done, and an error if the Inhibitor fails or the
-// machine does not wait; the caller should try again later.
+// HoldShutdown calls shutDown with the time that the machine allows, for
+// [PlanShutdown], and with a ctx that is done when the shutdown is cancelled;
+// the cause is then [ErrShutdownCancelled]. HoldShutdown uses only Events and
+// Node of o, for the event about a cancelled shutdown. It returns nil when ctx
+// is done. It returns an error if the Inhibitor fails or the machine does not
+// wait; the caller should then try again later.
 func HoldShutdown(
 	ctx context.Context, in Inhibitor, need time.Duration, o ShutdownOptions, shutDown func(ctx context.Context, allowed time.Duration),
 ) error {
@@ -46,7 +47,8 @@ func HoldShutdown(
 	return nil
 }
 
-// holdOne delays the next shutdown, and returns nil when that was cancelled.
+// holdOne delays the next shutdown, and returns nil when the shutdown was
+// cancelled.
 func holdOne(ctx context.Context, in Inhibitor, need time.Duration, shutDown func(context.Context, time.Duration)) error {
 	allowed, release, err := in.Inhibit(ctx, need)
 	if err != nil {

@@ -13,13 +13,14 @@ import (
 )
 
 // KillPod terminates the pod and returns nil when nothing of it runs any more.
-// It returns nil at once if the pod has ended before, or if it is unknown,
-// nothing of it runs and [Workers.SyncKnownPods] was called. If ctx is done
-// first, the error contains its cause and the error of the last attempt; the
-// pod is still going to be terminated. The error is [ErrStopped] if Run has
-// returned.
+// It returns nil at once if the pod has already ended. It also returns nil at
+// once if the pod is unknown, nothing of it runs, and [Workers.SyncKnownPods]
+// was called before. If ctx is done first, the error contains the cause of ctx
+// and the error of the last sync; the Workers still terminate the pod. The
+// error is [ErrStopped] if Run has returned.
 //
-// The pod need not be known. It is retained like that of [Workers.UpdatePod].
+// The pod need not be known. KillPod retains pod; the caller must not modify it
+// afterwards.
 func (w *Workers) KillPod(ctx context.Context, pod *corev1.Pod, how KillOptions) error {
 	if pod == nil || pod.UID == "" {
 		return errors.New("podworker: KillPod needs a pod with a UID")
@@ -27,7 +28,7 @@ func (w *Workers) KillPod(ctx context.Context, pod *corev1.Pod, how KillOptions)
 	if w.isOrphan(pod.UID) && !w.runs(pod.UID) {
 		return nil
 	}
-	// Buffered, so that the goroutine that reports never blocks.
+	// Buffered, so that the goroutine that notifies the caller never blocks.
 	done := make(chan error, 1)
 	w.update(Update{Type: Kill, Pod: pod, Kill: how}, done)
 	select {
@@ -45,8 +46,8 @@ func wrapKill(pod *corev1.Pod, err error) error {
 	return fmt.Errorf("kill pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }
 
-// stopWaiting removes the waiter of a KillPod whose ctx is done. The pod may have
-// ended meanwhile.
+// stopWaiting removes the channel of a KillPod whose ctx is done. If the pod
+// has ended meanwhile, it returns the result of the kill instead of cause.
 func (w *Workers) stopWaiting(uid types.UID, done chan error, cause error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,8 +69,9 @@ func (w *Workers) stopWaiting(uid types.UID, done chan error, cause error) error
 // after [Workers.SyncKnownPods] and after the creation of the desired pods that
 // were unknown. Before the first call of SyncKnownPods it does nothing, because
 // the desired pods are not known then. It returns the UIDs of the pods that it
-// kills. A pod that has ended and is still known is not killed, because a list
-// that is older than its end shows it as running. The statuses are retained.
+// kills. It does not kill a pod that has ended and is still known: if found is
+// older than the end of the pod, it shows the pod as running. KillOrphans
+// retains the statuses.
 func (w *Workers) KillOrphans(found []*podcache.Status) (killed []types.UID) {
 	for _, s := range found {
 		if s == nil || s.UID == "" || !s.Running() || !w.isOrphan(s.UID) {
@@ -81,7 +83,7 @@ func (w *Workers) KillOrphans(found []*podcache.Status) (killed []types.UID) {
 	return killed
 }
 
-// isOrphan reports whether the pod is unknown and the desired pods are known.
+// isOrphan reports whether the pod is unknown and SyncKnownPods was called.
 func (w *Workers) isOrphan(uid types.UID) bool {
 	return w.query(uid, func(s *state) bool { return s == nil && w.synced })
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// The sync after a cancelled one needs a status newer than its end, and must
-// not wait for the next regular relist.
+// The sync after a cancelled sync needs a status that is newer than the end of
+// the cancelled sync. It must not wait for the next regular relist.
 func TestAfterSync_CalledAfterACancelledSync(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.hang("sync")

@@ -21,19 +21,19 @@ type Known struct {
 }
 
 // SyncKnownPods terminates the known pods that are not in the list of desired
-// pods, and returns the known pods. A pod that has finished or was never
-// started is forgotten if it is not desired, or if it was created again
-// meanwhile. Forgotten pods are not in the result. A desired pod that is not in
-// the result must be created with [Workers.UpdatePod]. Call SyncKnownPods when
-// every source of pods has been read, and then regularly: each call retries
-// pods whose termination failed.
+// pods, and returns the known pods. It forgets a finished pod if the pod is not
+// desired or was created again meanwhile. It also forgets a pod that is not
+// desired and was never started. Forgotten pods are not in the result. A
+// desired pod that is not in the result must be created with
+// [Workers.UpdatePod]. Call SyncKnownPods when every source of pods has been
+// read, and then regularly: each call retries pods whose termination failed.
 //
-// The function desired returns all desired pods. It is called once, without a
-// lock. A pod that was updated after that call began counts as desired, because
-// the list may be older than the pod. So SyncKnownPods needs no lock that it
-// shares with the callers of UpdatePod; only the updates of one pod must come
-// in the order of their specs. A list that is older than a pod's removal only
-// keeps the pod known until the next call.
+// The function desired returns all desired pods. SyncKnownPods calls it once,
+// without a lock. A pod that is updated after this call has begun counts as
+// desired, because the list may be older than the pod. Callers of SyncKnownPods
+// and of UpdatePod therefore need no common lock. But the updates of one pod
+// must be in the order of its specs. If the list is older than the removal of a
+// pod, the pod only stays known until the next call of SyncKnownPods.
 //
 // The result is shared between calls until something changes, and must not be
 // modified.
@@ -79,8 +79,8 @@ type sweepResult struct {
 	restarted []*corev1.Pod
 }
 
-// sweepPod terminates p if it is not desired, and forgets it if nothing is left of
-// it.
+// sweepPod terminates p if p is not desired, and forgets p if nothing is left
+// to do for p.
 func (w *Workers) sweepPod(p *worker, done *sweepResult) {
 	orphan := p.desired != w.sweep
 	if orphan && p.desired+1 == w.sweep {
@@ -97,8 +97,8 @@ func (w *Workers) sweepPod(p *worker, done *sweepResult) {
 	}
 }
 
-// KnownPods returns the known pods. Whether they are desired is as of the last
-// call of [Workers.SyncKnownPods]. The result must not be modified.
+// KnownPods returns the known pods. Their field Orphan is as of the last call
+// of [Workers.SyncKnownPods]. The result must not be modified.
 func (w *Workers) KnownPods() map[types.UID]Known {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,14 +129,14 @@ func (w *Workers) snapshot() map[types.UID]Known {
 	return w.known
 }
 
-// forgettable reports whether nothing is left to do for a pod. A pod that was
-// never started leaves nothing behind if it is not desired.
+// forgettable reports whether nothing is left to do for a pod: the pod has
+// finished, or it is not desired, was never started and was not in the runtime.
 func forgettable(s state, orphan bool) bool {
 	return s.phase == Finished || orphan && !s.started && !s.inRuntime
 }
 
-// forget deletes p. If p has a goroutine that has not begun yet, that goroutine
-// finds nothing to do.
+// forget deletes p. If p has a goroutine that has not begun a sync yet, the
+// goroutine finds no pending sync and ends.
 func (w *Workers) forget(p *worker) {
 	w.drop(p)
 	w.notifyWaiters(p.waiters, nil)
@@ -146,8 +146,8 @@ func (w *Workers) forget(p *worker) {
 
 // Forget deletes a pod that has finished, so that it can be created again under
 // the same UID. It reports whether the pod is unknown after the call. It is for
-// a caller that keeps track of pods itself; [Workers.SyncKnownPods] does the
-// same for all pods.
+// callers that decide for single pods; [Workers.SyncKnownPods] forgets all
+// finished pods that are not desired.
 func (w *Workers) Forget(uid types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -171,9 +171,9 @@ func (w *Workers) drop(p *worker) {
 	}
 }
 
-// terminateOrphan terminates p because it is not desired, and reports whether it was
-// not terminating yet. If a terminating sync is running, no other sync is
-// needed.
+// terminateOrphan terminates p because p is not desired, and reports whether
+// the phase of p has changed. If a sync of a terminating pod is running,
+// terminateOrphan requests no other sync.
 func (w *Workers) terminateOrphan(p *worker) (moved bool) {
 	if p.phase >= Terminating && p.working {
 		p.deleted = true
@@ -266,8 +266,8 @@ func (w *Workers) ShouldPodContentBeRemoved(uid types.UID) bool {
 	})
 }
 
-// IsPodForMirrorPodTerminatingByFullName reports whether the static pod of that
-// full name that was allowed to start is terminating and may still run.
+// IsPodForMirrorPodTerminatingByFullName reports whether a started static pod
+// with this full name is terminating and may still run.
 func (w *Workers) IsPodForMirrorPodTerminatingByFullName(fullName string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

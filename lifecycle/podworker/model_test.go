@@ -25,11 +25,11 @@ import (
 // judge is a Syncer that fails, hangs and acts at random, and checks these
 // invariants in each call:
 //
-//   - at most one turn per UID at a time (I4)
-//   - phases only forward, from one forgetting to the next (I3)
+//   - at most one sync per UID at a time (I4)
+//   - phases only move forward until the pod is forgotten (I3)
 //   - at most one started static pod per full name (I5)
 //   - grace never grows (I7)
-//   - a status as new as the end of the last turn (I2)
+//   - a status as new as the end of the last sync (I2)
 type judge struct {
 	t       *testing.T
 	seed    uint64

@@ -39,17 +39,18 @@ type Workers struct {
 	// synced: SyncKnownPods was called, so an unknown pod is not desired.
 	synced bool
 	// sweep counts the calls of SyncKnownPods. known is the result of the last
-	// one if nothing has changed since.
+	// call, nil if something has changed since then.
 	sweep uint64
 	known map[types.UID]Known
 	// updates counts the updates that have a pod.
 	updates uint64
-	// forgotten contains forgotten pods, until the second call of SyncKnownPods
-	// after that. A pod that is created again with the same UID must not start
-	// with a status from before the end of its last sync.
+	// forgotten contains each forgotten pod, until the second call of
+	// SyncKnownPods after the pod was forgotten. If a pod is created again with
+	// the same UID, its first sync must not use a status from before the end of
+	// the forgotten pod's last sync.
 	forgotten map[types.UID]forgottenPod
-	// run is the context of Run, nil while it does not run. stopped: Run has
-	// returned.
+	// run is the context of Run, nil while Run is not running. stopped: Run has
+	// returned, or only waits for syncs.
 	run     context.Context
 	stopped bool
 	// syncs are the goroutines of workers. start adds to it only if acceptsSyncs
@@ -63,21 +64,22 @@ type worker struct {
 
 	uid  types.UID
 	name string // the full name of a static pod, else empty
-	// The next sync needs a status that is at least as new as since, which is 1
-	// ns after the end of the last sync. lastErr is the error of the last sync.
+	// The next sync needs a status that is at least as new as since: 1 ns after
+	// the end of the last sync, or the time that the last sync passed to
+	// Refreshed. lastErr is the error of the last sync.
 	since   time.Time
 	lastErr error
 
 	deadline     *lifecycle.Deadline // nil before the first terminating sync
-	resumed      bool                // it was being deleted when it became known
+	resumed      bool                // the pod was being deleted when it became known
 	usesDeadline atomic.Bool         // the running sync uses the deadline
 
-	working    bool               // it has a goroutine
+	working    bool               // the worker has a goroutine
 	cancel     context.CancelFunc // cancels the running sync, nil if no sync runs
 	due        time.Time          // when the next sync is due
 	queueIndex int                // index in the queue
-	desired    uint64             // the last sweep that listed it as desired
-	updated    uint64             // number of its last update with a pod
+	desired    uint64             // the last sweep in which the pod was desired
+	updated    uint64             // Workers.updates at the last update of the pod
 
 	phaseChanges []phaseChange // not yet reported to the observer
 	notifying    bool          // a goroutine is calling the observer
@@ -89,7 +91,7 @@ type phaseChange struct {
 	phase Phase
 }
 
-// forgottenPod is what is stored of a forgotten pod: the since of its worker,
+// forgottenPod is the record of a forgotten pod: the field since of its worker,
 // and the value of Workers.sweep when the pod was forgotten.
 type forgottenPod struct {
 	since time.Time
@@ -134,7 +136,7 @@ func (w *Workers) Run(ctx context.Context) error {
 	w.mu.Lock()
 	w.stopped = true
 	w.mu.Unlock()
-	w.syncs.Wait() // nothing is added any more: ctx is done, and start checks that
+	w.syncs.Wait() // start adds nothing any more, because ctx is done
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.run = nil
@@ -145,10 +147,11 @@ func (w *Workers) Run(ctx context.Context) error {
 	return err
 }
 
-// idle is how long the loop sleeps if no pod is due. It can be woken earlier.
+// idle is how long the loop sleeps if no pod is due. loop.Trigger wakes it
+// earlier.
 const idle = time.Hour
 
-// startDue starts the due workers and returns the time until the next one is
+// startDue starts the due workers and returns the time until the next worker is
 // due.
 func (w *Workers) startDue(context.Context) time.Duration {
 	w.mu.Lock()
@@ -177,7 +180,7 @@ func (w *Workers) schedule(p *worker, due time.Time) {
 	}
 }
 
-// start runs p's next sync if one is due and none is running.
+// start runs p's next sync if a sync is due and no sync is running.
 func (w *Workers) start(p *worker) {
 	if !w.acceptsSyncs() || p.working || !p.pending || w.blocked(p) {
 		return
@@ -197,7 +200,7 @@ func (w *Workers) blocked(p *worker) bool {
 }
 
 // UpdatePod passes an update to the pod's worker. It does not wait for the
-// worker: only the newest update counts, and earlier ones that no sync has used
+// worker. Only the newest update counts; earlier updates that no sync has used
 // yet are skipped. But an update that terminates a pod always takes effect.
 //
 // An invalid update (no pod, no UID, an unknown type), an update of a pod that
@@ -216,7 +219,7 @@ func (w *Workers) runs(uid types.UID) bool {
 }
 
 // update applies u to the pod's record and carries out the effects. done, if
-// not nil, is notified when the pod has ended.
+// not nil, receives a value when the pod has ended.
 func (w *Workers) update(u Update, done chan<- error) {
 	uid := u.uid()
 	runs := w.runsFact(u)
@@ -259,12 +262,12 @@ func (w *Workers) update(u Update, done chan<- error) {
 	}
 }
 
-// runsFact returns the fact runs for decide: whether containers of the pod may
-// be running. It queries the cache only if decide needs the fact: for a pod
-// that ended before this agent started, for a static pod, which may never have
-// started, and for a pod that is killed. For other pods it returns false. For
-// an update without a spec it returns true, because such a pod was found in the
-// runtime.
+// runsFact returns the fact runs for applyUpdate: whether containers of the pod
+// may be running. It queries the cache only if applyUpdate needs the fact: for
+// a pod that ended before this agent started, for a static pod, which may never
+// have started, and for a pod that is killed. For other pods it returns false.
+// For an update without a spec it returns true, because such a pod was found in
+// the runtime.
 func (w *Workers) runsFact(u Update) bool {
 	if u.Pod == nil {
 		return true
@@ -322,8 +325,8 @@ func (w *Workers) recordPhaseChange(p *worker) {
 }
 
 // notifyPhaseChanges calls the observer for the recorded phase changes. It
-// holds no lock during the call; only one goroutine at a time does this, which
-// preserves the order.
+// holds no lock during the calls. Only one goroutine at a time makes these
+// calls, so they are in the right order.
 func (w *Workers) notifyPhaseChanges(p *worker) {
 	w.mu.Lock()
 	for !p.notifying && len(p.phaseChanges) > 0 {
@@ -349,7 +352,8 @@ func (w *Workers) leave(p *worker) {
 	}
 }
 
-// notifyWaiters notifies all waiters. Each channel is buffered for that.
+// notifyWaiters notifies all waiters. It never blocks, because each channel is
+// buffered.
 func (w *Workers) notifyWaiters(waiters []chan<- error, err error) {
 	for _, c := range waiters {
 		c <- err

@@ -7,7 +7,7 @@ import (
 )
 
 // queue holds idle workers ordered by due time, the earliest first. A worker is
-// in it at most once.
+// in the queue at most once.
 type queue struct{ priority.Queue[worker] }
 
 func newQueue() queue {
@@ -17,7 +17,7 @@ func newQueue() queue {
 	}}
 }
 
-// set adds p to the queue, or moves it.
+// set sets the due time of p, and adds p to the queue or moves p in the queue.
 func (q *queue) set(p *worker, due time.Time) {
 	p.due = due
 	q.Put(p)

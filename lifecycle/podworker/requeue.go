@@ -6,11 +6,11 @@ import (
 )
 
 // RetryError names the time at which a failed sync should be repeated. A
-// [Syncer] may join several, and wrap them; the earliest time counts. A time
-// later than [Config.ResyncPeriod] is reduced to that. A time that has passed
-// means [Config.TransientPeriod], so that the worker does not loop without a
-// delay. If other errors are joined beside it, the sync is repeated no later
-// than after [Config.BackoffPeriod].
+// [Syncer] may join and wrap several RetryErrors; the earliest time counts. The
+// delay is at most [Config.ResyncPeriod]. If the time has passed, the delay is
+// [Config.TransientPeriod], so that the worker does not loop without a delay.
+// If a RetryError is joined with other errors, the sync is repeated after
+// [Config.BackoffPeriod] at the latest.
 type RetryError struct {
 	// At is the time of the next try, on the clock of the Workers' Config.
 	At time.Time
@@ -31,8 +31,8 @@ func (e *RetryError) Unwrap() error { return e.Err }
 
 // TransientError means that a sync failed for a reason that will disappear by
 // itself soon, for example because the node's network is not ready yet. The
-// sync is repeated after [Config.TransientPeriod], whatever errors are joined
-// beside it.
+// sync is repeated after [Config.TransientPeriod], even if the TransientError
+// is joined with other errors.
 type TransientError struct {
 	// Err is the error. It may be nil.
 	Err error
@@ -55,8 +55,9 @@ type periods struct {
 }
 
 // delay returns the time from now until the next sync is due, after a sync that
-// left the pod in its phase and returned err. jitter, from 0 to 1, prolongs
-// every delay by up to half, except for a time that a RetryError requested.
+// has not changed the pod's phase and has returned err. jitter, from 0 to 1,
+// prolongs every delay by up to half, except for a delay that a RetryError
+// requested.
 func (p periods) delay(err error, now time.Time, jitter float64) time.Duration {
 	spread := func(d time.Duration) time.Duration {
 		return d + min(time.Duration(jitter/2*float64(d)), math.MaxInt64-d)
@@ -92,7 +93,7 @@ type retryRequests struct {
 // collect walks err and everything joined or wrapped in it. It does not descend
 // into a RetryError or TransientError.
 func (w *retryRequests) collect(err error) {
-	switch e := any(err).(type) { // not errors.As, which would find only the first
+	switch e := any(err).(type) { // not errors.As, which would find only the first error of a type
 	case *RetryError:
 		if !w.timed || e.At.Before(w.at) {
 			w.at = e.At

@@ -23,9 +23,10 @@ const (
 	// because the node is shutting down.
 	ReasonNodeShutdown  = "NodeShutdown"
 	MessageNodeShutdown = "Pod was rejected as the node is shutting down."
-	// EventShutdown is the reason of the node's events. MessageShutdown is the
-	// message of the event when a shutdown begins, MessageShutdownCancelled
-	// that of the event when the machine has cancelled it.
+	// EventShutdown is the reason of the events about the node. MessageShutdown
+	// is the message of the event when a shutdown begins.
+	// MessageShutdownCancelled is the message of the event when the machine has
+	// cancelled the shutdown.
 	EventShutdown            = "Shutdown"
 	MessageShutdown          = "Shutdown manager detected shutdown event"
 	MessageShutdownCancelled = "Shutdown manager detected shutdown cancellation"
@@ -46,25 +47,25 @@ type EventRecorder interface {
 // ShutdownOptions configures [Shutdown]. The zero value is valid.
 type ShutdownOptions struct {
 	// AwaitVolumes returns when the volumes of the pods are unmounted, or when
-	// ctx is done; the stage does not end earlier. The pods are those of the
-	// stage that have ended. It is not called when the stage's time is over.
-	// Optional.
+	// ctx is done. The argument pods contains the pods of the stage that have
+	// ended. The stage ends when AwaitVolumes has returned. AwaitVolumes is not
+	// called if the stage's period is over. Optional.
 	AwaitVolumes func(ctx context.Context, pods []*corev1.Pod) error
 	// Flush writes out pending data, such as the statuses of the pods that have
-	// just ended, and returns when that is done, or when ctx is done. It is
-	// called after every stage. The kubelet does not wait for statuses.
-	// Optional.
+	// just ended, and returns when the data is written, or when ctx is done.
+	// Flush is called after every stage. The kubelet does not wait for
+	// statuses. Optional.
 	Flush func(ctx context.Context) error
 	// FlushTimeout limits one call of Flush, in addition to the stage's period.
 	// Default 2 s.
 	FlushTimeout time.Duration
-	// Events receives an event about Node, a Node or a reference to one, when
-	// the shutdown begins; [HoldShutdown] also sends one when it was cancelled.
-	// Both are optional.
+	// Events receives an event about Node when the shutdown begins.
+	// [HoldShutdown] also sends an event when the shutdown was cancelled. Node
+	// is a Node object or a reference to a Node. Both fields are optional.
 	Events EventRecorder
 	Node   runtime.Object
-	// StageEnd is called after each stage with its duration, without Flush, and
-	// its error. Optional.
+	// StageEnd is called after each stage with the stage's duration, without
+	// Flush, and the stage's error. Optional.
 	StageEnd func(s Stage, took time.Duration, err error)
 	// Clock is the time source. Default the system clock.
 	Clock clock.Clock
@@ -91,10 +92,11 @@ func (o ShutdownOptions) withDefaults() ShutdownOptions {
 
 // Shutdown terminates the pods, one stage after the other: see [PlanShutdown].
 // The pods of a stage are terminated concurrently, each within its grace
-// period. A stage ends when its pods and their volumes are gone, or when its
-// period is over; pods that are left then are still terminated, but Shutdown
-// does not wait for them. Every stage is carried out, even if an earlier one
-// failed; the error joins all failures. If ctx is done, Shutdown returns early.
+// period. A stage ends when its pods have ended and their volumes are
+// unmounted, or when its period is over. The termination of pods that have not
+// ended then continues, but Shutdown does not wait for these pods. Every stage
+// is carried out, even if an earlier stage failed; the error joins all
+// failures. If ctx is done, Shutdown returns early.
 //
 // The caller must reject new pods: see [ReasonNodeShutdown].
 func Shutdown(ctx context.Context, k Killer, stages []Stage, o ShutdownOptions) error {

@@ -14,30 +14,33 @@ import (
 )
 
 // CriticalPriority is the lowest priority of a critical pod in
-// [ShutdownConfig.ShutdownGracePeriodCriticalPods]: that of system-cluster-critical.
+// [ShutdownConfig.ShutdownGracePeriodCriticalPods]: the priority of
+// system-cluster-critical.
 const CriticalPriority = podspec.SystemCriticalPriority
 
-// ShutdownGracePeriodByPodPriority is an entry of the kubelet's option of that
-// name. It applies to the pods from this priority up to that of the next entry.
-// The lowest entry also applies to pods below it.
+// ShutdownGracePeriodByPodPriority is an entry of the kubelet's option with
+// this name. It applies to the pods whose priority is at least Priority and
+// lower than the Priority of the next entry. The lowest entry also applies to
+// pods with a lower priority.
 type ShutdownGracePeriodByPodPriority struct {
 	// Priority is the lowest priority of the entry.
 	Priority int32
-	// GracePeriod is how long its pods may take to end, in whole seconds.
+	// GracePeriod is how long the pods of the entry may take to end, in whole
+	// seconds.
 	GracePeriod time.Duration
 }
 
 // ShutdownConfig holds the kubelet's options for the graceful shutdown of a
 // node. The zero value disables it.
 type ShutdownConfig struct {
-	// ShutdownGracePeriod is the time for all pods, including critical ones.
+	// ShutdownGracePeriod is the time for all pods, including critical pods.
 	ShutdownGracePeriod time.Duration
-	// ShutdownGracePeriodCriticalPods is the part of it that is reserved for
-	// critical pods, which end last. If it is 0, they are killed without
-	// waiting for them.
+	// ShutdownGracePeriodCriticalPods is the part of ShutdownGracePeriod that
+	// is reserved for critical pods, which are terminated last. If it is 0,
+	// Shutdown kills critical pods and does not wait for their end.
 	ShutdownGracePeriodCriticalPods time.Duration
-	// ShutdownGracePeriodByPodPriority has a time for each priority, and
-	// excludes the other two options.
+	// ShutdownGracePeriodByPodPriority has a grace period for each priority. It
+	// must not be set together with the other two options.
 	ShutdownGracePeriodByPodPriority []ShutdownGracePeriodByPodPriority
 }
 
@@ -114,16 +117,18 @@ type Stage struct {
 type StagePod struct {
 	// Pod is shared with the caller of PlanShutdown.
 	Pod *corev1.Pod
-	// Grace is the pod's grace period: the period of its stage, or that of its
-	// spec if it is shorter.
+	// Grace is the pod's grace period: the period of the stage, or the grace
+	// period of the pod's spec if this is shorter.
 	Grace time.Duration
 }
 
 // PlanShutdown returns the stages in which the pods are terminated when the
 // node shuts down: the lowest priority first, without stages that have no pod.
-// If total is not 0 and is less than the time for all stages together, the
-// first stages lose their time in favour of the last ones, which are those of
-// critical pods. It modifies nothing. It returns nil if periods is empty.
+// The argument total is the time that the machine allows, 0 for no limit. If
+// total is less than the time for all stages together, the first stages get
+// less time, so that the last stages, usually those of critical pods, keep
+// their time. PlanShutdown modifies nothing. It returns nil if periods is
+// empty.
 func PlanShutdown(pods []*corev1.Pod, periods []ShutdownGracePeriodByPodPriority, total time.Duration) []Stage {
 	if len(periods) == 0 {
 		return nil
@@ -154,8 +159,8 @@ func PlanShutdown(pods []*corev1.Pod, periods []ShutdownGracePeriodByPodPriority
 	return stages
 }
 
-// bucket returns the highest stage whose priority is not above the given one,
-// or the lowest stage.
+// bucket returns the highest stage whose priority is not above the given
+// priority, or the lowest stage if the priorities of all stages are above.
 func bucket(stages []Stage, priority int32) *Stage {
 	found := &stages[0]
 	for i := range stages {

@@ -6,12 +6,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// staticQueue is the queue of static pods: it lets one pod of each full name run at a
-// time. A changed manifest is a new pod of the same name, which must not start
-// before the old one has ended.
+// staticQueue is the queue of static pods. It lets one pod of each full name
+// run at a time. A changed manifest is a new pod of the same name, which must
+// not start before the old pod has ended.
 type staticQueue struct {
-	// queues holds the pods of each name in order of arrival. Only the first may
-	// run.
+	// queues holds the pods of each name in order of arrival. Only the first
+	// pod may run.
 	queues map[string][]types.UID
 }
 
@@ -22,7 +22,7 @@ func (g *staticQueue) add(name string, uid types.UID) {
 	}
 }
 
-// first returns the pod of that name that may run.
+// first returns the pod that may run under the name.
 func (g *staticQueue) first(name string) (uid types.UID, ok bool) {
 	if queue := g.queues[name]; len(queue) > 0 {
 		return queue[0], true
@@ -30,7 +30,7 @@ func (g *staticQueue) first(name string) (uid types.UID, ok bool) {
 	return "", false
 }
 
-// waits reports whether the pod waits for another one.
+// waits reports whether the pod waits for another pod of its name.
 func (g *staticQueue) waits(name string, uid types.UID) bool {
 	first, ok := g.first(name)
 	return ok && first != uid

@@ -13,33 +13,35 @@ import (
 
 // Syncer does the work of a pod's life cycle. Its methods are called
 // concurrently for many pods, but only one at a time for one pod. A method that
-// fails is called again later; it must then continue where it stopped. It must
-// return soon after ctx is done: then the pod or the agent is to stop, or the
-// grace period was shortened.
+// fails is called again later; it must then continue where it stopped. A method
+// must return soon after ctx is done. This is the case if the pod must be
+// terminated, if the grace period was shortened, or if Run's ctx is done.
 type Syncer interface {
-	// SyncPod makes a pod match its spec. It is called until the pod is to be
-	// terminated. terminal reports that the pod has run to completion, which
-	// terminates it too: its containers have exited and must not run again.
+	// SyncPod makes a pod match its spec. It is called until the pod must be
+	// terminated. If terminal is true, the pod has run to completion: its
+	// containers have exited and must not run again. The pod is then
+	// terminated.
 	SyncPod(ctx context.Context, req SyncRequest) (terminal bool, err error)
-	// SyncTerminatingPod stops all containers of a pod within t.Grace. A nil
-	// error means that nothing runs any more; then it is never called again for
-	// that pod.
+	// SyncTerminatingPod stops all containers of a pod within req.Grace. A nil
+	// error means that nothing of the pod runs any more. SyncTerminatingPod is
+	// then never called again for the pod.
 	SyncTerminatingPod(ctx context.Context, req SyncRequest) error
 	// SyncTerminatingRuntimePod does the same for a pod that has no spec,
-	// because only the runtime knows it. No other call follows for such a pod.
+	// because only the runtime knows it. After a nil error, no other call
+	// follows for the pod.
 	SyncTerminatingRuntimePod(ctx context.Context, req SyncRequest) error
 	// SyncTerminatedPod releases the resources of a stopped pod. A nil error
 	// finishes the pod.
 	SyncTerminatedPod(ctx context.Context, req SyncRequest) error
 }
 
-// SyncRequest is the argument of one sync: one call of a [Syncer] for one pod. Pod and
-// Status are shared and must not be modified.
+// SyncRequest is the argument of one sync: one call of a [Syncer] for one pod.
+// Pod and Status are shared and must not be modified.
 type SyncRequest struct {
 	// Type is the type of the newest update, or [Sync] if the sync is periodic
 	// or a retry.
 	Type UpdateType
-	// Pod is the newest spec. It is nil only if only the runtime knows the pod.
+	// Pod is the newest spec. It is nil if only the runtime knows the pod.
 	Pod *corev1.Pod
 	// Status is the pod's state in the runtime, never nil. It is at least as
 	// new as the end of the last sync, or as the time that the last sync passed
@@ -47,12 +49,12 @@ type SyncRequest struct {
 	// [Config.FreshTimeout].
 	Status *podcache.Status
 	// Grace is the pod's grace period, in whole seconds, at least one. It is 0
-	// before the pod is terminating.
+	// in the phase Syncing, and for a pod that ended before this agent started.
 	Grace time.Duration
-	// Evict reports whether the pod is terminated because it was evicted.
+	// Evict reports whether the pod was evicted.
 	Evict bool
 	// StatusFn, if not nil, changes the pod's last status. The caller that
-	// killed the pod sets the reason with it.
+	// killed the pod sets the reason of the kill with this function.
 	StatusFn func(*corev1.PodStatus)
 
 	acted        *bool
@@ -61,11 +63,14 @@ type SyncRequest struct {
 	usesDeadline *atomic.Bool
 }
 
-// Deadline returns the time by which the pod must have ended: Grace after its
-// first terminating sync began. It is the same value in each sync. A caller of
-// Deadline must respect it: a second, shorter grace period then moves the
-// deadline during the sync, instead of cancelling the sync. It returns nil
-// before the pod is terminating, and for a SyncRequest that was not made by a worker.
+// Deadline returns the time by which the pod must have ended: Grace after the
+// beginning of its first terminating sync. If the pod was already being deleted
+// when this agent started, the time may be earlier: see
+// [lifecycle.ResumedDeadline]. All terminating syncs of a pod have the same
+// Deadline. A Syncer that calls Deadline must respect the deadline: if the
+// grace period becomes shorter during the sync, the deadline is moved and the
+// sync is not cancelled. Deadline returns nil if the pod is not in the phase
+// Terminating, and for a SyncRequest that no worker has made.
 func (req SyncRequest) Deadline() *lifecycle.Deadline {
 	if req.usesDeadline != nil {
 		req.usesDeadline.Store(true)
@@ -84,10 +89,10 @@ func (req SyncRequest) Acted() {
 }
 
 // Refreshed records that the sync has changed nothing in the runtime since the
-// given time, and that the Cache has a status of the pod that is as new. The
-// next sync then needs no newer one, and [Config.AfterSync] is not called. Call
-// it before the sync returns, from its goroutine. On the zero SyncRequest it does
-// nothing.
+// given time, and that the Cache has a status of the pod from this time or
+// later. The next sync then needs no newer status, and [Config.AfterSync] is
+// not called. Call it before the sync returns, from its goroutine. On the zero
+// SyncRequest it does nothing.
 func (req SyncRequest) Refreshed(since time.Time) {
 	if req.refreshed != nil {
 		*req.refreshed = since
@@ -102,7 +107,8 @@ const (
 	// Sync requests a sync of a pod that has not changed. Workers ignore it for
 	// an unknown pod.
 	Sync UpdateType = iota
-	// Create adds a new pod, or an existing one after a restart of the agent.
+	// Create adds a new pod, or after a restart of the agent a pod that already
+	// exists.
 	Create
 	// Change updates the spec.
 	Change
@@ -126,19 +132,19 @@ func (t UpdateType) String() string {
 	}
 }
 
-// Phase is a phase of a pod's life. Phases only move forward.
+// Phase is a phase of a pod's life cycle. Phases only move forward.
 type Phase uint8
 
 // Phases of a pod.
 const (
-	// Syncing means that the pod is kept running.
+	// Syncing means that the Syncer keeps the pod running.
 	Syncing Phase = iota
 	// Terminating means that the pod is being stopped.
 	Terminating
 	// Terminated means that nothing of the pod runs and that it is being
 	// cleaned up.
 	Terminated
-	// Finished means that nothing is left to do. The pod is remembered until
+	// Finished means that nothing is left to do. The pod stays known until
 	// [Workers.SyncKnownPods] finds that it is not desired.
 	Finished
 )
@@ -177,13 +183,14 @@ type Update struct {
 // spec.
 type KillOptions struct {
 	// Grace, if not nil, replaces the grace period of the spec, even if it is
-	// longer, as in the kubelet. A grace period that was set before can only
-	// become shorter. Fractions of a second are dropped; less than a second
-	// becomes one second.
+	// longer, as in the kubelet. If the pod already has a grace period from an
+	// earlier update, it can only become shorter. Fractions of a second are
+	// dropped; less than a second becomes one second.
 	Grace *time.Duration
-	// Evict marks the termination as an eviction:
+	// Evict marks the termination as an eviction: see
 	// [Workers.ShouldPodContentBeRemoved].
 	Evict bool
-	// StatusFn becomes [SyncRequest.StatusFn] if not nil. The last one counts.
+	// StatusFn, if not nil, becomes [SyncRequest.StatusFn]. If several kills
+	// have a StatusFn, the last StatusFn counts.
 	StatusFn func(*corev1.PodStatus)
 }

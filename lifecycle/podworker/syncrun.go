@@ -15,17 +15,17 @@ type syncRun struct {
 	p     *worker
 	ctx   context.Context
 	req   SyncRequest
-	since time.Time // the status must be at least as new
+	since time.Time // the status must be at least as new as this time
 	ended time.Time
 	info  SyncInfo
-	// synced: the Syncer was called. acted: it changed something. terminal: the
-	// pod has run to completion. If refreshed is not zero, nothing has changed
-	// since that time, and the cache has a status that is as new.
+	// synced: the Syncer was called. acted: the Syncer has called Acted.
+	// terminal: the pod has run to completion. refreshed is the time that the
+	// Syncer has passed to Refreshed, else zero.
 	synced, acted, terminal bool
 	refreshed               time.Time
 }
 
-// work runs p's syncs, one after another, as long as one is due.
+// work runs p's syncs, one after another, as long as a sync is due.
 func (w *Workers) work(p *worker) {
 	for t := w.begin(p); t != nil; t = w.begin(p) {
 		w.doSync(t)
@@ -33,8 +33,8 @@ func (w *Workers) work(p *worker) {
 	}
 }
 
-// begin returns p's next sync. If none is due it returns nil, and p has no
-// goroutine any more.
+// begin returns p's next sync. If no sync is due, begin returns nil and p's
+// goroutine ends.
 func (w *Workers) begin(p *worker) *syncRun {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,7 +61,7 @@ func (w *Workers) begin(p *worker) *syncRun {
 		t.req.deadline, t.req.usesDeadline = p.deadline, &p.usesDeadline
 	}
 	t.ctx, p.cancel = context.WithCancel(w.run)
-	p.why = Sync // the reason of the next sync, unless an update gives another
+	p.why = Sync // the type of the next sync, unless an update has another type
 	return t
 }
 
@@ -102,8 +102,8 @@ func (w *Workers) doSync(t *syncRun) {
 	t.info.Duration = t.ended.Sub(called)
 }
 
-// finish updates the pod's state after a sync, and schedules the next one unless
-// the pod has finished.
+// finish updates the pod's state after a sync, and schedules the next sync
+// unless the pod has finished.
 func (w *Workers) finish(t *syncRun) {
 	w.mu.Lock()
 	p := t.p
@@ -115,7 +115,7 @@ func (w *Workers) finish(t *syncRun) {
 		p.since = t.refreshed
 	case t.synced:
 		// If the clock does not advance, a status with the same time may be
-		// older.
+		// older than the end of the sync.
 		p.since = t.ended.Add(time.Nanosecond)
 	}
 	next, moved, report := advance(p.state, outcome{phase: t.info.Phase, terminal: t.terminal, err: t.info.Err})
@@ -162,8 +162,9 @@ func (w *Workers) logFailure(t *syncRun) {
 		"podUID", t.info.UID, "type", t.info.Type.String(), "phase", t.info.Phase.String(), "err", t.info.Err)
 }
 
-// status returns a status that is new enough. A terminating pod gets the last
-// known one, marked stale, if no newer one arrives in time.
+// status returns a status that is new enough. In the phases Terminating and
+// Terminated it returns the last known status, marked stale, if no newer status
+// arrives in time.
 func (w *Workers) status(t *syncRun) (*podcache.Status, error) {
 	uid := t.info.UID
 	if t.info.Phase == Syncing {
@@ -180,7 +181,7 @@ func (w *Workers) status(t *syncRun) (*podcache.Status, error) {
 		return nil, err
 	}
 	last := podcache.Status{UID: uid}
-	// The status is stale because of the error above.
+	// Ignore the error: the status is marked stale in any case.
 	if s, _ := w.cfg.Cache.Get(uid); s != nil && len(s.Sandboxes)+len(s.Containers) > 0 {
 		last = *s
 	} else if t.req.Status != nil {
@@ -190,8 +191,8 @@ func (w *Workers) status(t *syncRun) (*podcache.Status, error) {
 	return &last, nil
 }
 
-// awaitStatus waits for a new status for at most FreshTimeout, on the configured
-// clock.
+// awaitStatus waits for a new status for at most FreshTimeout, on the
+// configured clock.
 func (w *Workers) awaitStatus(ctx context.Context, t *syncRun) (*podcache.Status, error) {
 	ctx, stop := within(ctx, w.cfg.Clock, w.cfg.FreshTimeout)
 	defer stop()

@@ -9,12 +9,13 @@ import (
 	"slices"
 )
 
-// Combine returns a function that calls Container of every ledger, in order,
-// and merges the Injections. It can be used as podrunner.Config.Inject. An
-// error names its ledger. If two ledgers set CPUs, Mems, or the same device
-// path, CDI device, variable, mount path, annotation or resource, the error
-// names both ledgers and the conflict. Every ledger is called even after an
-// error. With an error, the Injection has everything that is not in conflict.
+// Combine returns a function for podrunner.Config.Inject, which calls Container
+// of every ledger, in order, and merges the Injections. If Container returns an
+// error, the function's error names the ledger. If two ledgers set CPUs, Mems,
+// or the same device path, CDI device, variable, mount path, annotation or
+// resource, the error names both ledgers and the conflict. After an error the
+// function still calls the other ledgers. In a conflict, the Injection contains
+// the entry of the first ledger, except that CPUs or Mems are empty.
 func Combine[L Ledger](ledgers ...L) func(context.Context, ContainerRequest) (Injection, error) {
 	ledgers = slices.Clone(ledgers)
 	return func(ctx context.Context, r ContainerRequest) (Injection, error) {
@@ -32,8 +33,8 @@ func Combine[L Ledger](ledgers ...L) func(context.Context, ContainerRequest) (In
 	}
 }
 
-// merger merges Injections. owners has the index of the ledger that has set a
-// thing.
+// merger merges Injections. owners contains, by the description of an entry
+// such as "device /dev/fuse", the index of the ledger that has set the entry.
 type merger struct {
 	out    Injection
 	owners map[string]int
@@ -41,7 +42,7 @@ type merger struct {
 	errs   []error
 }
 
-// add merges the Injection of the ledger with that index.
+// add merges in, the Injection of the ledger with the given index.
 func (m *merger) add(ledger int, in Injection) {
 	m.list("CPUs", &m.out.CPUs, in.CPUs, ledger)
 	m.list("Mems", &m.out.Mems, in.Mems, ledger)
@@ -69,8 +70,8 @@ func (m *merger) add(ledger int, in Injection) {
 	}
 }
 
-// claim reports whether no other ledger has set the thing before; otherwise it
-// records an error.
+// claim records that a ledger sets thing. If another ledger has set the same
+// thing before, claim records an error and returns false.
 func (m *merger) claim(ledger int, thing string) bool {
 	owner, claimed := m.owners[thing]
 	if claimed && owner != ledger {
@@ -81,7 +82,7 @@ func (m *merger) claim(ledger int, thing string) bool {
 	return true
 }
 
-// list merges a list of CPUs or of memory nodes. In a conflict the result is
+// list merges a list of CPUs or of memory nodes. After a conflict the list is
 // empty.
 func (m *merger) list(thing string, out *string, value string, ledger int) {
 	switch {
@@ -93,7 +94,7 @@ func (m *merger) list(thing string, out *string, value string, ledger int) {
 	}
 }
 
-// texts merges variables or annotations.
+// texts merges environment variables or annotations.
 func (m *merger) texts(kind string, out *map[string]string, in map[string]string, ledger int) {
 	for _, name := range slices.Sorted(maps.Keys(in)) {
 		if m.claim(ledger, kind+" "+name) {

@@ -66,7 +66,7 @@ func TestCombine_NamesBothAllocatorsInConflict(t *testing.T) {
 		Health: []corev1.ResourceStatus{{Name: "acme.example/fpga"}},
 	}
 	for thing, in := range map[string]resources.Injection{
-		"CPUs":                           {CPUs: "0"}, // equal lists, too: each allocator believes that it decides
+		"CPUs":                           {CPUs: "0"}, // equal lists are also a conflict: each allocator expects that only it sets CPUs
 		"Mems":                           {Mems: "1"},
 		"device /dev/a":                  {Devices: []*runtimeapi.Device{{ContainerPath: "/dev/a"}}},
 		"CDI device acme.example/fpga=1": {CDIDevices: []*runtimeapi.CDIDevice{{Name: "acme.example/fpga=1"}}},

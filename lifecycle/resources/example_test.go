@@ -17,8 +17,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// pinning gives Guaranteed pods exclusive CPUs. All other pods share the rest,
-// of which one CPU is always kept.
+// pinning gives Guaranteed pods exclusive CPUs. All other pods share the
+// remaining CPUs, and at least one CPU always remains for them.
 type pinning struct {
 	mu     sync.Mutex
 	shared cpuset.CPUSet
@@ -60,7 +60,7 @@ func (p *pinning) Admit(_ context.Context, attrs lifecycle.PodAdmitAttributes) l
 		return lifecycle.PodAdmitResult{Reason: "NoFreeCPUs", Message: fmt.Sprintf("want %d of %d shared CPUs, one must stay", want, p.shared.Size())}
 	}
 	p.give(attrs.Pod.UID, cpuset.New(p.shared.List()[:want]...))
-	return lifecycle.PodAdmitResult{Admit: true} // here the pods that share are to be synced
+	return lifecycle.PodAdmitResult{Admit: true} // a real allocator also requests a sync of the other pods here
 }
 
 func (p *pinning) Container(_ context.Context, r resources.ContainerRequest) (resources.Injection, error) {
@@ -79,8 +79,8 @@ func (p *pinning) Release(pod types.UID) {
 	delete(p.own, pod)
 }
 
-// An allocator that pins Guaranteed pods to CPUs, and recognizes them after a
-// restart.
+// An allocator that pins Guaranteed pods to CPUs. After a restart it restores
+// the CPUs of each pod.
 func ExampleAllocator() {
 	ctx := context.Background()
 	p := &pinning{shared: cpuset.New(0, 1, 2, 3), own: map[types.UID]cpuset.CPUSet{}}

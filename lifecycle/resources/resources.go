@@ -11,79 +11,83 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// Allocator assigns pods shares of a resource of the node: devices, processors,
-// licences. It is an admission handler with a [Ledger]: Admit reserves what the
-// pod needs, or rejects the pod. If a later allocator rejects the pod, Release
-// is called.
+// Allocator assigns shares of a node's resource, such as devices, processors or
+// licences, to pods. It is a [Ledger] and an admission handler: Admit reserves
+// what the pod needs, or rejects the pod. If a later admission handler rejects
+// the pod, the agent calls Release.
 //
-// Admit is also called for an edit of a running pod. It must not change the
-// share that the pod has: if a later handler rejects the edit, the allocator is
-// not notified, and the old version keeps running.
+// The agent also calls Admit when a running pod is edited. Admit must then not
+// change the pod's share: if a later handler rejects the edit, the agent does
+// not notify the allocator, and the old version of the pod keeps running.
 //
-// An allocator whose share for a container would be empty must reject the pod
-// in Admit: empty CPUs and Mems mean "not set", so the container would run on
-// all of them.
+// If an allocator has no CPUs or memory nodes left for a container, Admit must
+// reject the pod. Empty CPUs or Mems mean "not set", so the container could use
+// all CPUs or memory nodes.
 //
-// A change of one pod's share may change what other containers get, such as the
-// remaining CPUs. The allocator must then request a sync of their pods:
-// Container is called in each sync.
-// in each sync.
+// A change of one pod's share may change what containers of other pods get,
+// such as the remaining CPUs. The allocator must then request a sync of these
+// pods: each sync calls Container.
 type Allocator interface {
 	Ledger
 	lifecycle.AdmitHandler
 }
 
-// Ledger records what an allocator has assigned. Restore, Admit and Release are
-// called one at a time. Container may be called concurrently with them and for
-// several containers.
+// Ledger records what an allocator has assigned. The agent calls Restore, Admit
+// and Release one at a time. It may call Container concurrently with these
+// methods and for several containers.
 type Ledger interface {
 	// Name returns the allocator's name for rejections, messages of waiting
 	// containers, and metrics.
 	Name() string
-	// Restore is called once, before the first Admit, with the runtime's state
-	// of this agent's pods that have not ended. It has their running and exited
-	// containers, for each name the newest instance first. The annotations of
-	// containers are those of earlier Injections.
+	// Restore is called once, before the first Admit. found contains the
+	// runtime's state of this agent's pods that have not ended, with their
+	// running and exited containers. The instances of one container are sorted,
+	// the newest first. The annotations of containers include those of earlier
+	// Injections.
 	Restore(ctx context.Context, found []*podcache.Status) error
-	// Container returns what a container gets. It is called before each
-	// instance is created, and in each sync of its pod while it runs. For a
-	// running container only CPUs, Mems and Health have an effect. After an
-	// error, a new container waits and a running one is not changed; the call
-	// is retried.
+	// Container returns what a container gets. The Runner calls Container
+	// before it creates an instance, and in each sync of the pod while the
+	// instance runs. For a running container only CPUs, Mems and Health have an
+	// effect. If Container returns an error, a new container waits, a running
+	// container is not changed, and a later sync calls Container again.
 	Container(ctx context.Context, r ContainerRequest) (Injection, error)
-	// Release releases the share of a pod that has ended for good. It may be
-	// called for a pod without a share.
+	// Release releases the share of a pod that was rejected or has ended for
+	// good. The agent may call Release for a pod without a share.
 	Release(pod types.UID)
 }
 
-// ContainerRequest is about one instance of a container. It must not be
-// modified.
+// ContainerRequest identifies the instance of a container for which
+// [Ledger].Container is called. The Ledger must not modify it.
 type ContainerRequest struct {
 	Pod *corev1.Pod
-	// Container is the container of the pod's spec, also an ephemeral one.
+	// Container is the container in the pod's spec. It may be an ephemeral
+	// container.
 	Container *corev1.Container
-	// ID is the ID of the running instance. Empty: it is about to be created.
+	// ID is the runtime's ID of the running instance. It is empty if the
+	// instance is about to be created.
 	ID string
 }
 
-// Injection is what a container gets in addition to its spec. In a conflict the
-// spec takes precedence, as in the kubelet: a variable of the same name, and a
-// mount at the same path, which is mounted on top. Objects that an Injection
-// refers to are not modified.
+// Injection is what a container gets in addition to its spec. If the spec has a
+// variable with the same name or a mount at the same path, the spec takes
+// precedence, as in the kubelet; its mount is on top. The Runner does not
+// modify the objects to which an Injection refers.
 type Injection struct {
 	Devices    []*runtimeapi.Device
 	CDIDevices []*runtimeapi.CDIDevice
 	// Env has environment variables by name.
 	Env    map[string]string
 	Mounts []*runtimeapi.Mount
-	// Annotations are annotations of the container in the runtime. Those that
-	// the agent sets itself, such as io.kubernetes.container.restartCount, take
-	// precedence.
+	// Annotations are annotations of the container in the runtime. Annotations
+	// that the agent sets itself, such as io.kubernetes.container.restartCount,
+	// take precedence.
 	Annotations map[string]string
-	// CPUs and Mems are lists as in cpuset.cpus and cpuset.mems, such as
-	// "0-3,8". Empty means not set: a new container may use all, and a running
-	// one keeps its own.
+	// CPUs and Mems are lists of CPUs and memory nodes in the format of
+	// cpuset.cpus and cpuset.mems, such as "0-3,8". Empty means not set: a new
+	// container may use all CPUs or memory nodes, and the list of a running
+	// container does not change.
 	CPUs, Mems string
-	// Health is the container's allocatedResourcesStatus (KEP-4680), each resource once.
+	// Health is the container's allocatedResourcesStatus (KEP-4680). Each
+	// resource must occur only once.
 	Health []corev1.ResourceStatus
 }

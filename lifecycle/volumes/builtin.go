@@ -29,7 +29,7 @@ func builtIn(cfg *Config) []Plugin {
 	}
 }
 
-// local is the common part of the built-in types.
+// local is the common part of the built-in plugins.
 type local struct {
 	name string
 	cfg  *Config
@@ -48,15 +48,15 @@ func (local) Usage(context.Context, Ref) (*Usage, error) { return nil, nil }
 // dir returns the volume's directory below the root.
 func (l local) dir(r Ref) string { return folderOf(r.PodUID, l.name, r.Volume) }
 
-// modeNotReady is the mode of a volume's directory until its group and its final
-// mode are set. By this mode, the next SetUp detects that an earlier one was
-// interrupted. A container may change the mode of the directory. It is assumed
-// not to choose this mode, in which only root can enter. The usual umasks do
-// not change it.
+// modeNotReady is the mode of a volume's directory until SetUp has set the
+// directory's group and final mode. If the directory still has this mode in the
+// next SetUp, the previous SetUp was interrupted. It is assumed that no
+// container gives the directory this mode, because only root could then enter
+// the directory. The usual umasks do not change this mode.
 const modeNotReady fs.FileMode = 0o600
 
-// folder creates a volume's directory with its mode and group. If it is ready
-// already, it is not changed.
+// folder creates a volume's directory with its mode and group. It does not
+// change a directory that is ready.
 func (l local) folder(r Request) error { return l.makeFolder(r, nil) }
 
 // memoryFolder does the same as folder, and mounts a tmpfs on the directory. If
@@ -88,7 +88,8 @@ func (l local) makeFolder(r Request, mount func() error) error {
 	return root.Chmod(dir, modeFor(0o777, true, group))
 }
 
-// mountMemory mounts a tmpfs if none is mounted.
+// mountMemory mounts a tmpfs on the volume's directory, unless the directory is
+// a mount point already.
 func (l local) mountMemory(r Request, sizeBytes int64) error {
 	dir := l.dir(r.Ref)
 	if isMountPoint(r.batch.root, dir) {
@@ -98,7 +99,7 @@ func (l local) mountMemory(r Request, sizeBytes int64) error {
 	if err != nil {
 		return fmt.Errorf("list mounts: %w", err)
 	}
-	top, err := filepath.EvalSymlinks(l.cfg.Root) // mounts are listed by their resolved paths
+	top, err := filepath.EvalSymlinks(l.cfg.Root) // the mount table contains resolved paths
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,8 @@ func (l local) mountMemory(r Request, sizeBytes int64) error {
 	if slices.Contains(below(mounts, filepath.ToSlash(at)), filepath.ToSlash(at)) {
 		return nil
 	}
-	// mount(2) follows symbolic links, and would mount the tmpfs on another directory.
+	// mount(2) follows symbolic links, and would mount the tmpfs on another
+	// directory.
 	if real, err := filepath.EvalSymlinks(at); err != nil || real != at {
 		return fmt.Errorf("could not mount a tmpfs on %s: its path contains a symbolic link, or could not be resolved", at)
 	}
@@ -114,8 +116,8 @@ func (l local) mountMemory(r Request, sizeBytes int64) error {
 }
 
 // isMountPoint reports whether a directory is on another device than its
-// parent, so that the mount table need not be read. It does not detect mounts
-// of the same device.
+// parent. If so, the mount table need not be read. isMountPoint does not detect
+// a bind mount from the same device.
 func isMountPoint(root *os.Root, dir string) bool {
 	inside, err := root.Lstat(dir)
 	above, errAbove := root.Lstat(path.Dir(dir))
@@ -129,8 +131,8 @@ func (hostPathPlugin) Supports(_ *corev1.Pod, v *corev1.Volume) (bool, error) {
 	return v.HostPath != nil, nil
 }
 
-// SetUp implements [Plugin]. There is no Dir, so nothing is updated or torn
-// down.
+// SetUp implements [Plugin]. It does not create Dir, so the volume is neither
+// refreshed nor torn down.
 func (hostPathPlugin) SetUp(_ context.Context, r Request) (Mount, error) {
 	at, err := hostPath(r.Spec.HostPath)
 	return Mount{Path: at}, err
@@ -175,8 +177,9 @@ func memorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource, allocatabl
 	return size
 }
 
-// podMemoryLimit returns the pod-level limit, or the sum of the limits of its
-// containers, 0 if one of them has no limit.
+// podMemoryLimit returns the pod-level memory limit. If it is not set,
+// podMemoryLimit returns the sum of the containers' memory limits, or 0 if a
+// container has no limit.
 func podMemoryLimit(pod *corev1.Pod) (sum int64) {
 	if r := pod.Spec.Resources; r != nil && r.Limits.Memory().Value() > 0 {
 		return r.Limits.Memory().Value()
@@ -188,8 +191,8 @@ func podMemoryLimit(pod *corev1.Pod) (sum int64) {
 		}
 		sum += limit
 	}
-	// Init containers run before the others, but adding their limits only makes
-	// the limit too high, never too low.
+	// Init containers run before the other containers. Adding their limits can
+	// make the sum too high, but never too low.
 	for i := range pod.Spec.InitContainers {
 		limit := pod.Spec.InitContainers[i].Resources.Limits.Memory().Value()
 		if limit <= 0 {

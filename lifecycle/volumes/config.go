@@ -16,13 +16,13 @@ import (
 // mounted.
 const FailedMount = "FailedMount"
 
-// Mounter mounts and unmounts. [NewMounter] returns the system's.
+// Mounter mounts and unmounts. [NewMounter] returns the Mounter of this system.
 type Mounter interface {
 	// Tmpfs mounts an empty tmpfs with mode 0600 on a directory. Size 0 means
 	// the system's default size.
 	Tmpfs(target string, sizeBytes int64) error
-	// Unmount unmounts target. It returns nil if nothing is mounted there, and
-	// does not follow links.
+	// Unmount unmounts target. It returns nil if nothing is mounted on target.
+	// It does not follow links.
 	Unmount(target string) error
 	// Mounts returns the mounts in the order of mounting.
 	Mounts() ([]MountPoint, error)
@@ -30,24 +30,28 @@ type Mounter interface {
 
 // Config configures a [Manager].
 type Config struct {
-	// Root is the directory that contains the pods' volumes, the kubelet's
-	// /var/lib/kubelet. It is created if it is missing, and may be a symbolic
-	// link. Required, absolute.
+	// Root is the directory that contains the pods' volumes. In the kubelet it
+	// is /var/lib/kubelet. The Manager creates Root if it is missing. Root may
+	// be a symbolic link. Required; the path must be absolute.
 	Root string
-	// Plugins are tried before the built-in types; the first plugin that supports
-	// a volume handles it. Names must be unique, also among the built-in types.
+	// Plugins are tried before the built-in types; the first plugin that
+	// supports a volume handles it. The names of all plugins, including the
+	// built-in plugins, must be unique.
 	Plugins []Plugin
-	// Objects reads ConfigMaps and Secrets. Optional; without it volumes that
-	// need them are rejected.
+	// Objects reads ConfigMaps and Secrets. Optional. If nil, volumes that need
+	// ConfigMaps or Secrets are rejected.
 	Objects podspec.Objects
-	// Allocatable returns the node's allocatable resources. They are the value
-	// of a missing limit in the downward API, and limit emptyDir volumes in
-	// memory. It is called for each such volume. Optional; without it a
-	// resourceFieldRef to a missing limit is rejected.
+	// Allocatable returns the node's allocatable resources. They replace a
+	// missing limit in the downward API, and limit the size of emptyDir volumes
+	// in memory. It is called each time that a configMap, secret, downwardAPI
+	// or projected volume, or an emptyDir in memory, is set up. Optional. If
+	// nil, a volume with a resourceFieldRef to a missing limit can't be
+	// mounted.
 	Allocatable func() corev1.ResourceList
 	// Tokens requests tokens of the pod's service account. The request has the
-	// audience (none for the API server's), the lifetime, and the pod as its
-	// bound object. Optional; without it serviceAccountToken is rejected.
+	// audience, the lifetime, and the pod as its bound object. Without an
+	// audience, the token is for the API server. Optional. If nil, volumes with
+	// a serviceAccountToken are rejected.
 	Tokens podspec.TokenFunc
 	// Mounter mounts and unmounts. Default [NewMounter].
 	Mounter Mounter
@@ -96,9 +100,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// An Error is why a volume can't be used.
+// An Error describes why a volume can't be used.
 type Error struct {
-	// Volume is its name, and Type the API field of its source.
+	// Volume is the name of the volume, and Type is the API field of its
+	// source.
 	Volume, Type string
 	// Err is the cause.
 	Err error

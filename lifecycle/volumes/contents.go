@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// contents is the common part of the types whose files the agent keeps up to
-// date.
+// contents is the common part of the plugins whose files the agent writes and
+// updates.
 type contents struct {
 	local
 
@@ -20,8 +20,8 @@ type contents struct {
 	kept medium
 }
 
-// A medium is where a volume's files are stored. Secrets, and types that may
-// contain some, are never stored on disk.
+// A medium is where a volume's files are stored. The files of Secrets, and of
+// types that may contain secrets, are never stored on disk.
 type medium int
 
 const (
@@ -45,7 +45,8 @@ func (c contents) setUp(r Request, fill func(*payloadBuilder, payload) error) (M
 
 func (c contents) fill(r Request, fill func(*payloadBuilder, payload) error) error {
 	p := payload{}
-	// Before the directory is created, so that a failure leaves nothing behind.
+	// Call fill before the directory is created, so that no directory remains
+	// after a failure.
 	if err := fill(&payloadBuilder{Request: r, allocatable: c.cfg.allocatable()}, p); err != nil {
 		return err
 	}
@@ -64,8 +65,9 @@ func (c contents) fill(r Request, fill func(*payloadBuilder, payload) error) err
 	return c.write(r.batch.root, r.Pod, c.dir(r.Ref), p)
 }
 
-// isFilled reports whether a volume has a version of its contents. The link to
-// it is created at the end of SetUp, after the tmpfs.
+// isFilled reports whether a volume has a version of its contents. SetUp
+// creates the link to the version only after the tmpfs is mounted and the
+// version is complete.
 func isFilled(root *os.Root, dir string) (bool, error) {
 	_, err := root.Readlink(path.Join(dir, dataLink))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +76,7 @@ func isFilled(root *os.Root, dir string) (bool, error) {
 	return err == nil, err
 }
 
-// write makes a volume's directory show p.
+// write replaces the contents of a volume's directory with p.
 func (c contents) write(root *os.Root, pod *corev1.Pod, dir string, p payload) error {
 	volume, err := root.OpenRoot(dir)
 	if err != nil {

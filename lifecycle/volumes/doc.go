@@ -1,65 +1,70 @@
-// Package volumes mounts the volumes of pods on this node and cleans up after
-// them. Each type of volume is a plugin. The types that need no storage system
-// are built in, and an agent can add its own. The kubelet's counterparts are
-// its volume manager and the plugins emptyDir, hostPath, configMap, secret,
-// downwardAPI and projected.
+// Package volumes mounts the volumes of pods on this node, and removes them
+// when the pods have ended. Each type of volume has a plugin. The plugins for
+// types that need no storage system are built in, and an agent can add its own
+// plugins. The kubelet's counterparts are its volume manager and the plugins
+// emptyDir, hostPath, configMap, secret, downwardAPI and projected.
 //
 // # What it does
 //
 // [Manager.Mount] mounts a pod's volumes and returns their paths.
-// [Manager.Refresh] updates those that show ConfigMaps, Secrets and the pod's
-// own fields. [Manager.Unmount] removes all of them. [Manager.Unsupported]
-// names the volumes for which a pod must be rejected, [Manager.Pods] returns
-// the pods that have directories, and [Manager.Usage] returns the usage that
-// plugins measure. The layout of directories is the kubelet's, and so are the
-// links in them that make updates atomic.
+// [Manager.Refresh] updates the contents of mounted volumes, for example of
+// ConfigMap and Secret volumes. [Manager.Unmount] removes all volumes of a pod.
+// [Manager.Unsupported] names the volumes for which a pod must be rejected,
+// [Manager.Pods] returns the pods that have directories, and [Manager.Usage]
+// returns the usage that plugins measure. The directories have the kubelet's
+// layout, including the symbolic links that make updates atomic.
 //
 // # What you supply
 //
-// A directory; a source of ConfigMaps and Secrets (podsource.Store); the node's
-// allocatable resources, for the downward API. Mounting a tmpfs needs
+// A root directory; a source of ConfigMaps and Secrets (podsource.Store); the
+// node's allocatable resources, for the downward API. Mounting a tmpfs needs
 // CAP_SYS_ADMIN on Linux; emptyDir on disk, hostPath and configMap need no
-// mounts. For other types of volumes, you supply a [Plugin] each: plugins are
-// tried in order before the built-in types, and the first plugin that supports a
-// volume handles it. [SetFSGroup] is for plugins whose volumes belong to the
-// pod's fsGroup; as in the kubelet, each plugin decides that.
+// mounts. For each other type of volume, you supply a [Plugin]. The Manager
+// tries your plugins in order, and then the built-in plugins. The first plugin
+// that supports a volume handles it. A plugin calls [SetFSGroup] if its volumes
+// belong to the pod's fsGroup; as in the kubelet, each plugin decides this.
 //
 // # What it guarantees
 //
-//  1. A pod with a volume that no plugin supports, or whose plugin reports an
-//     error, is rejected before anything is done for it, and every such volume
-//     is named. Each [*Error] names volume and kind; reason and text are the
-//     kubelet's. For a pod that runs, Refresh reports such volumes and updates
-//     the others.
-//  2. A process that opens ..data in a volume sees one version of its contents,
-//     never a mix; files appear and disappear with the version. A crash leaves
-//     one version or the other, and the next write removes the rest.
-//  3. Secrets, tokens and the downward API are on tmpfs and never on disk. They
-//     are not swapped out if the kernel supports that, and are removed with the
-//     pod.
-//  4. Unmount removes nothing through a mount: it unmounts everything in the
-//     pod's directory, including unknown mounts, checks again, and removes
-//     nothing as long as something is mounted there or if that is unknown. Data
-//     of hostPath volumes is not touched. Plugins are found by the names of
-//     directories, so the pod may be unknown. Volumes of an unknown plugin, and
-//     those that their plugin can't tear down, stay with their mounts and are
-//     reported as errors; the other volumes are removed.
+//  1. If no plugin supports a volume, or if Supports returns an error, Mount
+//     rejects the pod before it sets up any volume. The error names every
+//     unsupported volume: an [*Error] has the volume's name and type. Its text
+//     is that of the kubelet's event [FailedMount]. For a pod that already
+//     runs, Refresh reports unsupported volumes and updates the other volumes.
+//  2. A process that opens ..data in a volume sees one version of the volume's
+//     contents, never a mix of two versions; files appear and disappear
+//     together with the version. After a crash of the agent, the volume has
+//     either the old or the new version, and the next write removes the remains
+//     of the other version.
+//  3. The files of Secrets, tokens and the downward API are on tmpfs, never on
+//     disk. If the kernel supports the option noswap, it does not swap these
+//     files out. The files are removed when the pod's volumes are unmounted.
+//  4. Unmount never removes files through a mount. It unmounts everything in
+//     the pod's directory, including mounts that the Manager did not create,
+//     and then reads the mount table again. If something is still mounted
+//     there, or if the mount table can't be read, it removes nothing. It does
+//     not touch the data of hostPath volumes. It finds plugins by the names of
+//     directories, so it needs no pod object. If a plugin is unknown or can't
+//     tear a volume down, the volume and its mounts stay. Unmount then returns
+//     an error, and removes the pod's other volumes.
 //  5. No name in a manifest and no link in a volume leads out of the root: all
 //     access goes through os.Root, and names are checked first.
-//  6. Every call can be repeated, and so completes what a crash interrupted.
-//     What a container has written stays until Unmount. A volume that was
-//     mounted stays mounted, also when its ConfigMap or Secret is deleted.
-//  7. With an fsGroup, files and directories belong to the group and are
-//     readable, in an emptyDir writable, by it; new files in directories belong
-//     to the group too.
+//  6. Every call can be repeated. A repeated call completes the work that a
+//     crash has interrupted. Files that a container has written stay until
+//     Unmount. A mounted volume stays mounted even if its ConfigMap or Secret
+//     is deleted.
+//  7. If the pod has an fsGroup, the files and directories of its volumes
+//     belong to this group. The group may read them, and may also write to an
+//     emptyDir. New files in the directories belong to the group too.
 //
 // # Goroutines and locking
 //
-// The package starts no goroutines. Calls for one pod wait for each other,
-// those for different pods do not. Plugins and other collaborators are called
-// with the pod's lock held, so a plugin that hangs blocks only its pod; waiting
-// calls return when their ctx is done. The mount table is read only if a tmpfs
-// must be mounted, once per call, and by Unmount.
+// The package starts no goroutines. Calls for the same pod run one after the
+// other; calls for different pods run concurrently. The Manager holds the pod's
+// lock while it calls plugins and other collaborators, so a plugin that hangs
+// blocks only calls for the same pod. Calls that wait for the lock return when
+// their ctx is done. Mount and Refresh read the mount table at most once per
+// call, and only if a tmpfs must be mounted. Unmount always reads it.
 //
 // # Differences from the kubelet
 //
@@ -75,10 +80,10 @@
 //     kubelet creates the file that the link names, wherever that is.
 //   - fsGroupChangePolicy has no effect on built-in types: their volumes start
 //     empty and have the right group from the beginning.
-//   - The files that a pod's volumes show of ConfigMaps, Secrets and its fields
-//     are at most 64 MiB together; the kubelet has no limit.
-//   - A Secret's stringData counts, because there may be no API server that
-//     merged it.
+//   - The files of ConfigMaps, Secrets and the pod's fields in all volumes of a
+//     pod are at most 64 MiB together; the kubelet has no limit.
+//   - The stringData of a Secret is used too. The kubelet gets Secrets from the
+//     API server, which has merged stringData into data.
 //   - Not built in: hugepages, persistentVolumeClaim, ephemeral, csi, nfs and
 //     the others that need a driver; clusterTrustBundle and podCertificate in
 //     projected volumes; quotas for emptyDir on disk. The runtime mounts image

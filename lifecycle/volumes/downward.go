@@ -46,8 +46,8 @@ func lines(m map[string]string) string {
 }
 
 // resourceValue returns a request or limit of one of the pod's containers in
-// units of the divisor, rounded up. A missing limit is the node's allocatable
-// amount.
+// units of the divisor, rounded up. If a limit is missing, resourceValue uses
+// the node's allocatable amount.
 func resourceValue(pod *corev1.Pod, ref *corev1.ResourceFieldSelector, allocatable corev1.ResourceList) (string, error) {
 	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
 	i := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == ref.ContainerName })
@@ -82,8 +82,9 @@ func resourceValue(pod *corev1.Pod, ref *corev1.ResourceFieldSelector, allocatab
 	return divide(quantity, ref.Divisor, resourceName == corev1.ResourceCPU), nil
 }
 
-// divide returns quantity divided by divisor (1 if it is not positive), rounded
-// up. With milli, both are in thousandths.
+// divide returns quantity divided by divisor, rounded up. If the divisor is not
+// positive, it is 1. If milli is true, both values are first converted to
+// thousandths.
 func divide(quantity, divisor resource.Quantity, milli bool) string {
 	if divisor.Sign() <= 0 {
 		divisor = *resource.NewQuantity(1, resource.DecimalSI)

@@ -28,8 +28,8 @@ type mounter struct {
 	mu     sync.Mutex
 	mounts []volumes.MountPoint
 	sizes  map[string]int64
-	// stuck are targets that can't be unmounted; tmpfsErr and mountsErr fail
-	// those calls.
+	// stuck are targets that can't be unmounted. tmpfsErr and mountsErr are the
+	// errors of Tmpfs and Mounts.
 	stuck               string
 	tmpfsErr, mountsErr error
 	// onUnmount is called with every target.

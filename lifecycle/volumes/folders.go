@@ -41,17 +41,18 @@ func (m *Manager) ref(uid types.UID, dir string) Ref {
 // A pluginFolder is the directory of a plugin's volumes in a pod's directory.
 type pluginFolder struct {
 	name    string // of the plugin
-	plugin  Plugin // nil if it is unknown
+	plugin  Plugin // nil if the plugin is unknown
 	dir     string // path below the root
 	isDir   bool
-	volumes []string // their directories below the root
+	volumes []string // directories of the volumes, below the root
 }
 
 // empty reports whether f can be removed without removing data.
 func (f pluginFolder) empty() bool { return f.isDir && len(f.volumes) == 0 }
 
-// folders lists a pod's volumes. A link or file in place of a directory is
-// listed without volumes, because a link may lead out of the pod's directory.
+// folders returns a pod's plugin directories with their volumes. If a plugin's
+// directory is not a directory but a link or a file, folders returns it without
+// volumes, because a link may lead out of the pod's directory.
 func (m *Manager) folders(root *os.Root, uid types.UID) (folders []pluginFolder, err error) {
 	pod := path.Join(podsDir, string(uid))
 	if !isFolder(root, pod) {
@@ -81,7 +82,8 @@ func isFolder(root *os.Root, dir string) bool {
 	return err == nil && info.IsDir()
 }
 
-// entries lists a directory. It returns nil for anything else.
+// entries returns the entries of a directory. It returns nil if dir is not a
+// directory.
 func entries(root *os.Root, dir string) ([]fs.DirEntry, error) {
 	if !isFolder(root, dir) {
 		return nil, nil

@@ -9,16 +9,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// SetFSGroup changes the group of a mounted volume and of everything in it to
-// the pod's fsGroup. The group may then read it and, unless it is read-only,
-// write to it; new files in its directories belong to the group too. It does
-// nothing without an fsGroup. With the fsGroupChangePolicy OnRootMismatch it
-// does nothing if the volume's top directory is right.
+// SetFSGroup changes the group of all files and directories in a mounted volume
+// to the pod's fsGroup. The group may then read the files and, unless the
+// volume is read-only, write to them. New files in the directories belong to
+// the group too. SetFSGroup does nothing if the pod has no fsGroup. With the
+// fsGroupChangePolicy OnRootMismatch, it also does nothing if the volume's top
+// directory already has the right group and mode.
 //
 // As in the kubelet, the plugin decides whether a volume belongs to the group:
-// one on a disk usually does, a network share does not. Call it in SetUp when
-// the volume was created, not in each call, because containers change the modes
-// of their files.
+// a volume on a disk usually does, a network share does not. Call SetFSGroup
+// only in the SetUp that has created the volume, because containers change the
+// modes of their files later.
 func SetFSGroup(pod *corev1.Pod, m Mount) (err error) {
 	group := fsGroup(pod)
 	if group == nil {
@@ -43,8 +44,8 @@ func SetFSGroup(pod *corev1.Pod, m Mount) (err error) {
 	if policy != nil && *policy == corev1.FSGroupChangeOnRootMismatch && gid == int(*group) && top.Mode()&folder == folder {
 		return nil
 	}
-	// The top directory is last, because OnRootMismatch takes it as the proof
-	// that all was done.
+	// Change the top directory last: with OnRootMismatch, its group and mode
+	// mean that everything else was changed.
 	set := func(name string, info fs.FileInfo) error {
 		if err := root.Lchown(name, -1, int(*group)); err != nil {
 			return err

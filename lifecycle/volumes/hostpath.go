@@ -12,9 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// hostPath checks that the path of a hostPath volume has the requested type,
-// creates it if the type requires that, and returns it. Links are followed,
-// because the administrator controls the node's paths.
+// hostPath returns the path of a hostPath volume. It checks that the file or
+// directory has the requested type. If the file or directory is missing,
+// hostPath creates it if the type requires this. It follows links, because the
+// administrator controls the node's paths.
 func hostPath(source *corev1.HostPathVolumeSource) (string, error) {
 	path := source.Path
 	if path == "" {
@@ -23,7 +24,7 @@ func hostPath(source *corev1.HostPathVolumeSource) (string, error) {
 	if slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..") {
 		return "", fmt.Errorf("hostPath: %s must not contain '..'", path)
 	}
-	if !filepath.IsAbs(path) { // it would be relative to the agent's working directory
+	if !filepath.IsAbs(path) { // a relative path would depend on the agent's working directory
 		return "", fmt.Errorf("hostPath: %s is not an absolute path", path)
 	}
 	if source.Type == nil || *source.Type == corev1.HostPathUnset {
@@ -41,7 +42,7 @@ func hostPath(source *corev1.HostPathVolumeSource) (string, error) {
 		if !errors.Is(err, fs.ErrExist) {
 			return path, err
 		}
-		if info, err = os.Stat(path); err != nil || !is(info.Mode()) { // it was created meanwhile
+		if info, err = os.Stat(path); err != nil || !is(info.Mode()) { // another process has created it meanwhile
 			return "", fmt.Errorf("hostPath type check failed: %s is not a %s", path, name)
 		}
 	case is == nil:
@@ -52,8 +53,9 @@ func hostPath(source *corev1.HostPathVolumeSource) (string, error) {
 	return path, nil
 }
 
-// create creates an empty file if the path does not exist. It does not open a
-// pipe or device, or follow a link, that a container has created meanwhile.
+// create creates an empty file. It fails with [fs.ErrExist] if the path exists.
+// If a container has meanwhile created a pipe, a device or a link there, create
+// does not open or follow it.
 func create(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -62,8 +64,9 @@ func create(path string) error {
 	return f.Close()
 }
 
-// expected returns the name of a type and a function that checks for it; nil if
-// it is invalid.
+// expected returns the name of a hostPath type, and a function that reports
+// whether a file mode has this type. The function is nil if the type is
+// invalid.
 func expected(kind corev1.HostPathType) (name string, is func(fs.FileMode) bool) {
 	switch kind {
 	case corev1.HostPathDirectory, corev1.HostPathDirectoryOrCreate:

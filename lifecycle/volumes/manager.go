@@ -21,16 +21,16 @@ import (
 )
 
 // Manager mounts and removes the volumes of pods with plugins. Create it with
-// [New]. All methods are safe for concurrent use; calls for one pod wait for
-// each other.
+// [New]. All methods are safe for concurrent use; calls for the same pod wait
+// for each other.
 type Manager struct {
 	cfg      Config
 	plugins  []Plugin          // in the order in which they are tried
-	byFolder map[string]Plugin // by the names of their directories
+	byFolder map[string]Plugin // plugins by the names of their directories
 	locks    podlock.Locks
 }
 
-// New returns a Manager. It does not touch the node yet. The error reports
+// New returns a Manager. It changes nothing on the node. The error reports
 // every problem with cfg.
 func New(cfg Config) (*Manager, error) {
 	if err := cfg.Validate(); err != nil {
@@ -44,10 +44,10 @@ func New(cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// Unsupported returns an error that names every volume that the pod's
-// containers use and that no plugin supports, with its field, or nil. Such a
-// pod must be rejected. Volumes that no container uses are ignored, as in the
-// kubelet.
+// Unsupported returns an error if the pod must be rejected because of its
+// volumes. The error names every volume that is invalid or that no plugin
+// supports, with its field in the pod. Unsupported ignores volumes that no
+// container uses, as in the kubelet.
 func (m *Manager) Unsupported(pod *corev1.Pod) error {
 	_, problems := m.choose(pod)
 	errs := make([]error, 0, len(problems))
@@ -57,8 +57,8 @@ func (m *Manager) Unsupported(pod *corev1.Pod) error {
 	return errors.Join(errs...)
 }
 
-// check rejects pods whose UID is not a valid directory name, and all
-// unsupported volumes.
+// check returns the plugin of each volume. It returns an error if the pod's UID
+// is not a valid directory name, and an error for each unsupported volume.
 func (m *Manager) check(pod *corev1.Pod) (chosen []choice, errs []error) {
 	if pod == nil || !isElement(string(pod.UID)) {
 		return nil, []error{errors.New("volumes: the pod has no valid UID")}
@@ -77,15 +77,15 @@ type choice struct {
 	plugin Plugin
 }
 
-// A problem is why a volume is rejected, and the field of the pod with the
-// problem.
+// A problem describes why a volume is rejected. field is the field of the pod
+// that has the problem.
 type problem struct {
 	*Error
 	field string
 }
 
 // choose returns the plugin of each volume that the pod's containers use, in
-// spec order. Image volumes are mounted by the runtime.
+// spec order. It omits image volumes, because the runtime mounts them.
 func (m *Manager) choose(pod *corev1.Pod) (chosen []choice, problems []problem) {
 	seen := map[string]bool{}
 	for i, v := range used(pod) {
@@ -129,14 +129,15 @@ func isElement(name string) bool {
 	return name != "." && fs.ValidPath(name) && !strings.ContainsAny(name, "/\\\x00") && len(name) <= maxName
 }
 
-// kindOf returns the API field of a volume's source, or several. A volume
-// without a source is an emptyDir.
+// kindOf returns the API field of a volume's source. If several sources are
+// set, it returns all their fields, separated by commas. A volume without a
+// source is an emptyDir.
 func kindOf(source *corev1.VolumeSource) string {
 	return cmp.Or(fieldsOf(source), "emptyDir")
 }
 
 // fieldsOf returns the names of the fields that are set in a part of an API
-// object.
+// object, separated by commas.
 func fieldsOf(part any) string {
 	data, err := json.Marshal(part)
 	fields := map[string]json.RawMessage{}
@@ -172,9 +173,9 @@ func used(pod *corev1.Pod) iter.Seq2[int, *corev1.Volume] {
 	}
 }
 
-// Pods returns the pods that have directories here, sorted. After a restart of
-// the agent, those that are not wanted any more can be cleaned up with
-// [Manager.Unmount].
+// Pods returns the UIDs of the pods that have a directory below Root, sorted.
+// After a restart of the agent, the caller can remove the volumes of pods that
+// no longer exist with [Manager.Unmount].
 func (m *Manager) Pods() ([]types.UID, error) {
 	entries, err := os.ReadDir(filepath.Join(m.cfg.Root, podsDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -198,8 +199,9 @@ func (m *Manager) lock(ctx context.Context, uid types.UID) (leave func(), err er
 	return leave, nil
 }
 
-// open opens the root. All access below it goes through os.Root, so that
-// neither names nor links lead out.
+// open creates the root directory if it is missing, and opens it. All access
+// below goes through os.Root, so that neither names nor links lead out of the
+// root.
 func (m *Manager) open() (*os.Root, error) {
 	if err := os.MkdirAll(m.cfg.Root, 0o750); err != nil {
 		return nil, fmt.Errorf("volumes: %w", err)

@@ -33,7 +33,8 @@ func (system) Tmpfs(target string, sizeBytes int64) error {
 	return nil
 }
 
-// Unmount does not follow links. It returns nil if nothing is mounted there.
+// Unmount unmounts target and does not follow links. It returns nil if nothing
+// is mounted on target.
 func (s system) Unmount(target string) error {
 	err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW)
 	if err == nil {
@@ -41,7 +42,7 @@ func (s system) Unmount(target string) error {
 	}
 	mounts, errList := s.Mounts()
 	if errList == nil && !slices.ContainsFunc(mounts, func(m MountPoint) bool { return m.Target == target }) {
-		return nil // umount(2) has no separate error for that
+		return nil // umount(2) has no separate error for this case
 	}
 	return errors.Join(&os.PathError{Op: "unmount", Path: target, Err: err}, errList)
 }

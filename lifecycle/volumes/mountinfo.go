@@ -12,18 +12,19 @@ import (
 
 // A MountPoint is one mounted file system.
 type MountPoint struct {
-	// Target is the mount point, and FSType the type of the file system.
+	// Target is the mount point, and FSType is the type of the file system.
 	Target, FSType string
 }
 
-// maxMountLine is the longest line that is read, in bytes: the options of one
-// mount can fill a page, and each byte of its paths can take four.
+// maxMountLine is the maximum length of a line, in bytes. The options of one
+// mount can fill a page, and the kernel may write a byte of a path as four
+// bytes.
 const maxMountLine = 1 << 20
 
 // ParseMountInfo parses text in the format of /proc/self/mountinfo, described
 // in the kernel's Documentation/filesystems/proc.rst. Mount points whose
 // directory was deleted are omitted, because no path leads there any more. The
-// error names the line.
+// error names the number of the invalid line.
 func ParseMountInfo(file io.Reader) (mounts []MountPoint, err error) {
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, maxMountLine)
@@ -82,8 +83,8 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// below returns the targets at or below a directory in the order in which they
-// must be unmounted: the last mounted first.
+// below returns the mount points at or below a directory, in the order in which
+// they must be unmounted: the newest mount first.
 func below(mounts []MountPoint, folder string) (targets []string) {
 	for _, m := range slices.Backward(mounts) {
 		target := path.Clean(m.Target)

@@ -21,7 +21,7 @@ const defaultMode int32 = 0o644
 // defaultTokenSeconds is the API's default lifetime of a token.
 const defaultTokenSeconds = 3600
 
-// A file is the content of a volume at a path.
+// A file is one file of a volume.
 type file struct {
 	data []byte
 	mode int32
@@ -29,13 +29,13 @@ type file struct {
 	uid *int64
 }
 
-// payload holds a volume's files by their paths in it.
+// payload holds the files of a volume, by their paths in the volume.
 type payload map[string]file
 
-// MaxPodBytes limits the total size of the files that a pod's volumes show of
-// ConfigMaps, Secrets and the pod's fields, counted in whole pages. Otherwise a
-// manifest that names one key or field many times could use all memory of the
-// node.
+// MaxPodBytes limits the total size of the files of ConfigMaps, Secrets, tokens
+// and the pod's fields in all volumes of a pod. Each file counts in whole pages
+// of 4 KiB, at least one. Without the limit, a manifest that names one key or
+// field many times could use all memory of the node.
 const MaxPodBytes = 64 << 20
 
 const pageBytes = 4 << 10
@@ -48,7 +48,8 @@ type payloadBuilder struct {
 	allocatable corev1.ResourceList
 }
 
-// add adds a file to p unless the pod's limit is exceeded.
+// add adds a file to p. It returns an error if the pod's files exceed
+// [MaxPodBytes].
 func (m *payloadBuilder) add(p payload, name string, f file) error {
 	pages := (int64(len(f.data)) + pageBytes - 1) / pageBytes
 	if m.batch.left -= max(pages, 1) * pageBytes; m.batch.left < 0 {
@@ -101,7 +102,7 @@ func (m *payloadBuilder) secret(ctx context.Context, p payload, name string, w s
 	if all == nil {
 		all = map[string][]byte{}
 	}
-	for key, value := range object.StringData { // not merged by an API server
+	for key, value := range object.StringData { // set if no API server has merged it into Data
 		all[key] = []byte(value)
 	}
 	w.missingKeyFormat = "references non-existent secret key: %s"
@@ -115,7 +116,8 @@ func orNotFound(err error, kind, name string) error {
 	return err
 }
 
-// selection is the part of an object that a volume shows.
+// selection describes which keys of an object a volume contains, and with which
+// modes.
 type selection struct {
 	items            []corev1.KeyToPath // empty: all keys
 	mode             int32
@@ -123,7 +125,8 @@ type selection struct {
 	missingKeyFormat string // format of the error about a missing key
 }
 
-// addItems adds the keys that w names under their paths, or all keys.
+// addItems adds the keys that w.items names, at the paths that the items name.
+// If w.items is empty, it adds all keys, at paths equal to their names.
 func (m *payloadBuilder) addItems(p payload, all map[string][]byte, w selection) error {
 	if len(w.items) == 0 {
 		for key, data := range all {
@@ -198,7 +201,9 @@ func (m *payloadBuilder) projected(ctx context.Context, p payload, source *corev
 	return nil
 }
 
-// token adds a token. If the pod's user is known, only that user may read it.
+// token adds a token. If all containers run as the same known user, or if the
+// pod has an fsGroup, it ignores mode, and only this user and this group may
+// read the token.
 func (m *payloadBuilder) token(ctx context.Context, p payload, s *corev1.ServiceAccountTokenProjection, mode int32) error {
 	seconds := int64(defaultTokenSeconds)
 	if s.ExpirationSeconds != nil {
@@ -222,8 +227,9 @@ func (m *payloadBuilder) token(ctx context.Context, p payload, s *corev1.Service
 	return m.add(p, path.Clean(s.Path), file{data: []byte(answer.Status.Token), mode: mode, uid: uid})
 }
 
-// commonUser returns the user that all of a pod's containers run as, nil if it
-// is unknown or not the same.
+// commonUser returns the user ID of all of a pod's containers. It returns nil
+// if the user ID of a container is unknown, or if the containers have different
+// user IDs.
 func commonUser(pod *corev1.Pod) (uid *int64) {
 	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
 	for i, c := range all {
@@ -242,7 +248,7 @@ func commonUser(pod *corev1.Pod) (uid *int64) {
 	return uid
 }
 
-// fsGroup returns the group of a pod's volumes, or nil.
+// fsGroup returns the fsGroup of a pod, or nil if it is not set.
 func fsGroup(pod *corev1.Pod) *int64 {
 	if sc := pod.Spec.SecurityContext; sc != nil {
 		return sc.FSGroup
@@ -250,15 +256,15 @@ func fsGroup(pod *corev1.Pod) *int64 {
 	return nil
 }
 
-// The kernel's limits of names in volumes.
+// The kernel's limits for the lengths of paths and names, in bytes.
 const (
 	maxPath = 4096
 	maxName = 255
 )
 
-// validate rejects paths that lead out of a volume, to files of the agent in
-// it, or through a file. Files in the volume's top directory must not start
-// with two dots, because the agent uses such names.
+// validate rejects invalid paths: a path that leads out of the volume, that has
+// a file as a parent directory, or that starts with two dots. The agent uses
+// names with two dots in the volume's top directory.
 func (p payload) validate() error {
 	for _, name := range slices.Sorted(maps.Keys(p)) {
 		if err := validPath(name); err != nil {

@@ -9,14 +9,15 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Plugin is one type of volume. SetUp, TearDown and Usage are called
+// Plugin handles one type of volume. SetUp, TearDown and Usage are called
 // concurrently for different pods, but one at a time for one pod. Supports may
 // be called at any time.
 type Plugin interface {
-	// Name returns the plugin's name for errors and for the directory of its
-	// volumes, through which a restarted agent finds the plugin of a volume
-	// without the pod. It must never change. The kubelet's form is
-	// "example.com/type"; the directory has "~" in place of "/".
+	// Name returns the plugin's name, which is used in errors and as the name
+	// of the directory that contains the plugin's volumes. After a restart, the
+	// agent finds the plugin of a volume by the name of this directory. The
+	// name must therefore never change. The kubelet's form is
+	// "example.com/type"; the directory's name has "~" in place of "/".
 	Name() string
 	// Supports reports whether the volume is of this type. An error means that
 	// the volume is of this type but cannot be supported; the pod is then
@@ -26,21 +27,22 @@ type Plugin interface {
 	// image volumes.
 	Supports(pod *corev1.Pod, v *corev1.Volume) (bool, error)
 	// SetUp sets up the volume and returns its path. It is called before
-	// containers of the pod start. For a volume whose Dir exists, it is also
-	// called in each other sync of the pod, also after a restart of the agent,
-	// to update the contents; it returns at once if nothing has changed. An
-	// error prevents the start of containers and is retried with back-off,
-	// unless it is an [OutdatedError].
+	// containers of the pod start. To update the contents of a volume whose Dir
+	// exists, it is also called in each other sync of the pod, even after a
+	// restart of the agent. It should return at once if nothing has changed. If
+	// SetUp returns an error, the containers do not start, and the call is
+	// repeated after a back-off. An [OutdatedError] does not prevent the start.
 	//
-	// Dir records that the volume exists. A plugin creates it before anything
-	// that TearDown must undo. If Dir does not exist, nothing of the volume is
-	// on the node, and TearDown is not called.
+	// The directory Dir records that the volume exists. SetUp must create Dir
+	// before it does anything that TearDown must undo: TearDown is not called
+	// for a volume whose Dir does not exist.
 	SetUp(ctx context.Context, r Request) (Mount, error)
-	// TearDown removes the volume when no container of the pod runs. The pod
-	// may be unknown, and SetUp may have been interrupted. It returns nil for a
-	// volume that does not exist. After a success the manager unmounts
-	// everything that is still mounted in Dir, and removes Dir with its
-	// contents. After an error Dir is kept, and the call is repeated.
+	// TearDown removes the volume. It is called when no container of the pod
+	// runs. The pod object may no longer exist, and SetUp may have been
+	// interrupted. TearDown returns nil for a volume that does not exist. If
+	// TearDown succeeds, the manager unmounts everything that is still mounted
+	// in Dir, and removes Dir with its contents. If TearDown fails, Dir stays,
+	// and the next [Manager.Unmount] calls TearDown again.
 	TearDown(ctx context.Context, r Ref) error
 	// Usage returns the volume's usage. Nil means that the agent measures Dir
 	// itself.
@@ -53,8 +55,8 @@ type Ref struct {
 	// Volume is the volume's name in the pod.
 	Volume string
 	// Dir is the directory for the volume's contents,
-	// Root/pods/UID/volumes/PLUGIN/VOLUME. The plugin creates it; its parent
-	// exists.
+	// Root/pods/UID/volumes/PLUGIN/VOLUME. The plugin creates Dir; the parent
+	// of Dir exists.
 	Dir string
 }
 
@@ -63,8 +65,8 @@ type Request struct {
 	Ref
 	Pod  *corev1.Pod
 	Spec *corev1.Volume
-	// Objects and Tokens are those of [Config]. They are never nil: if Config
-	// has none, each call returns an error.
+	// Objects and Tokens are those of [Config]. They are never nil: if they are
+	// nil in Config, each call returns an error.
 	Objects podspec.Objects
 	Tokens  podspec.TokenFunc
 
@@ -86,8 +88,8 @@ type Usage struct{ Used, Capacity, InodesUsed, Inodes int64 }
 
 // An OutdatedError is the error of SetUp for a volume whose contents could not
 // be updated but can still be used. SetUp must also return the Mount.
-// Containers start with the volume, and a sync that starts none reports the
-// error.
+// [Manager.Mount] ignores an OutdatedError, so containers start with the old
+// contents. [Manager.Refresh] returns the error.
 type OutdatedError struct{ Err error }
 
 // Error returns the text of the cause.

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// maxDepth is the depth of nested directories that are removed in place.
+	// maxDepth is the depth at which nested directories are moved up before
+	// they are removed.
 	maxDepth = 64
 	// volumeDepth is the depth of a volume's directory below the directory of
 	// all volumes.
@@ -22,16 +23,16 @@ const (
 )
 
 // A remover removes a directory that containers have filled. os.Root.RemoveAll
-// keeps all directories on its way open, and a container can nest more of them
-// than the agent can open. Directories deeper than maxDepth are therefore first
-// moved up to the volume's directory.
+// keeps every directory from the root to the current file open, and a container
+// can nest more directories than the agent can open. The remover therefore
+// first moves directories at maxDepth up to the volume's directory.
 type remover struct {
 	root   *os.Root
 	volume string // the directory of the volume that is being removed
 	moved  int
 }
 
-// remove removes the file or directory name of parent, whose path from the root
+// remove removes the file or directory name in parent. Its path below the root
 // is file.
 func (r *remover) remove(parent *os.Root, name, file string, depth int) error {
 	err := removed(parent.Remove(name))
@@ -60,8 +61,7 @@ func (r *remover) remove(parent *os.Root, name, file string, depth int) error {
 	return nil
 }
 
-// removed returns the error of a removal; it returns nil if the file does not
-// exist.
+// removed returns err, or nil if err means that the file does not exist.
 func removed(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -69,9 +69,9 @@ func removed(err error) error {
 	return err
 }
 
-// empty removes the contents of a directory. It reads the directory again after
-// each chunk, because removals change its order, and stops when nothing of a
-// chunk can be removed.
+// empty removes the contents of a directory. It reads the directory from the
+// beginning after each chunk, because removals change the order of the entries.
+// It stops when no entry of a chunk can be removed.
 func (r *remover) empty(parent *os.Root, name, file string, depth int) (err error) {
 	folder, err := safeopen.Folder(parent, name)
 	if err != nil {
@@ -107,12 +107,13 @@ func readNames(folder *os.Root) ([]string, error) {
 	return names, errors.Join(err, f.Close())
 }
 
-// moveUp moves a directory to that of its volume, where it is removed later.
+// moveUp moves a directory into the directory of its volume, where it is
+// removed later.
 func (r *remover) moveUp(file string) error {
 	for {
 		r.moved++
 		err := r.root.Rename(file, path.Join(r.volume, fmt.Sprintf(".removing-%d", r.moved)))
-		if !errors.Is(err, fs.ErrExist) { // the container may have created one of this name
+		if !errors.Is(err, fs.ErrExist) { // a container may have created a file with this name
 			return removed(err)
 		}
 	}

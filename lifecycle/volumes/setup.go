@@ -15,17 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Mount sets up the volumes that a pod's containers use. It returns the path of
-// each on the host, by its name in the pod, and the names of those that are
-// read-only whatever the containers request. Image volumes are not included,
-// because the runtime mounts them. A volume that is set up already keeps its
-// contents, and is updated. If the update fails, for example because its
-// ConfigMap was deleted, the old contents remain, and Mount does not report
-// that; [Manager.Refresh] does.
+// Mount sets up the volumes that a pod's containers use. It returns the paths
+// of the volumes on the host, by the volumes' names in the pod. readOnly
+// contains the names of the volumes that are read-only whatever the containers
+// request. Both omit image volumes, because the runtime mounts them. If a
+// volume is set up already, Mount updates it. If the update fails, for example
+// because the ConfigMap was deleted, the volume keeps its old contents. Mount
+// then returns no error for the volume; [Manager.Refresh] returns the error.
 //
-// The error is every [*Error], joined. If a volume is not supported, nothing
-// has been done; otherwise the volumes that could be set up remain until
-// [Manager.Unmount]. The pod is not modified.
+// The error joins an [*Error] for each volume that could not be used. If a
+// volume is not supported, Mount sets up no volume. If a volume could not be
+// set up, the other volumes remain until [Manager.Unmount]. The pod is not
+// modified.
 func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) (paths map[string]string, readOnly map[string]bool, err error) {
 	chosen, errs := m.check(pod)
 	if len(errs) > 0 {
@@ -57,11 +58,11 @@ func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) (paths map[string]
 	return paths, readOnly, nil
 }
 
-// Refresh updates the volumes of a pod. Volumes without a directory are
-// ignored: [Manager.Mount] has not set them up, or their plugin stores nothing.
-// The error is every [*Error], joined; a volume with an error keeps its old
-// contents. A volume that is not supported is such an error, and the others are
-// updated.
+// Refresh updates the volumes of a pod that have a directory. It ignores the
+// other volumes: [Manager.Mount] has not set them up, or their plugin stores
+// nothing on the node. The error joins an [*Error] for each volume that could
+// not be updated or is not supported. A volume that could not be updated keeps
+// its old contents.
 func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod) error {
 	chosen, errs := m.check(pod)
 	if len(errs) > 0 && len(chosen) == 0 {
@@ -80,14 +81,15 @@ func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod) error {
 	return errors.Join(errs...)
 }
 
-// A batch is one call for a pod, with the state that its volumes share.
+// A batch is one call of Mount or Refresh, with the state that all volumes of
+// the pod share.
 type batch struct {
 	m     *Manager
 	pod   *corev1.Pod
 	root  *os.Root
 	left  int64 // remaining part of MaxPodBytes
 	leave func()
-	// mounts reads the mount table, once.
+	// mounts returns the mount table. It reads the table only once.
 	mounts func() ([]MountPoint, error)
 }
 
@@ -109,7 +111,8 @@ func (b *batch) end() {
 	b.leave()
 }
 
-// mount sets up a volume. It returns nil if the volume is set up but outdated.
+// mount sets up a volume. It returns no error if the volume is set up but
+// outdated.
 func (b *batch) mount(ctx context.Context, c choice) (Mount, error) {
 	dir := folderOf(b.pod.UID, c.plugin.Name(), c.Name)
 	if err := b.root.MkdirAll(path.Dir(dir), 0o750); err != nil {

@@ -15,7 +15,8 @@ func ownerOf(info fs.FileInfo) (uid, gid int) {
 	return -1, -1
 }
 
-// onOtherDevices reports whether two files are known to be on different devices.
+// onOtherDevices reports whether two files are known to be on different
+// devices.
 func onOtherDevices(a, b fs.FileInfo) bool {
 	first, ok := a.Sys().(*syscall.Stat_t)
 	second, too := b.Sys().(*syscall.Stat_t)

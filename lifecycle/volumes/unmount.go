@@ -14,16 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Unmount removes a pod's volumes with their contents, whether or not Mount
-// created them, and the pod's directory if it is empty then. Data of hostPath
-// volumes stays. The plugin of each directory tears its volumes down. Then
-// everything that is mounted in the pod's directory is unmounted. If that
-// fails, or if a new mount appears there, nothing is removed. It returns nil if
-// the pod has no volumes.
+// Unmount removes a pod's volumes with their contents, even if another Manager
+// has mounted them, and then the pod's directory if it is empty. The data of
+// hostPath volumes stays. First, plugins tear their volumes down. Then Unmount
+// unmounts everything that is mounted in the pod's directory. If that fails, or
+// if a new mount appears there, Unmount removes nothing. It returns nil if the
+// pod has no volumes.
 //
-// A volume that its plugin can't tear down, and a volume of a plugin that this
-// Manager does not have, are errors. Their directories are not touched, and the
-// pod's other volumes are removed.
+// Unmount returns an error if a plugin can't tear a volume down, or if this
+// Manager does not have the plugin of a volume. It does not touch the
+// directories of these volumes, and removes the pod's other volumes.
 func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 	if !isElement(string(uid)) {
 		return fmt.Errorf("volumes: %q is not a pod's UID", uid)
@@ -47,7 +47,7 @@ func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case errors.Is(errAll, fs.ErrNotExist): // nothing was mounted, or all volumes are removed
+	case errors.Is(errAll, fs.ErrNotExist): // the pod has no volumes, or all of them are removed
 		_ = root.Remove(dir)
 		return nil
 	}
@@ -55,11 +55,11 @@ func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 	if err := e.run(ctx); err != nil {
 		return fmt.Errorf("volumes: pod %s: %w", uid, err)
 	}
-	_ = root.Remove(dir) // fails if it contains files of others
+	_ = root.Remove(dir) // ignore the error: the directory may contain other files
 	return nil
 }
 
-// An teardown is the removal of a pod's volumes.
+// A teardown is the removal of a pod's volumes.
 type teardown struct {
 	*Manager
 
@@ -69,8 +69,8 @@ type teardown struct {
 
 	plugins []string // directories of plugins, below the root
 	volumes []string // directories of volumes that were torn down
-	kept    []string // directories that are not touched
-	errs    []error  // the reasons
+	kept    []string // directories that must not be touched
+	errs    []error  // errors of plugins and removals
 }
 
 func (e *teardown) run(ctx context.Context) error {
@@ -119,8 +119,8 @@ func (e *teardown) tearDown(ctx context.Context, p Plugin, dir string) {
 	e.volumes = append(e.volumes, dir)
 }
 
-// unmount unmounts everything in the pod's directory, except in directories
-// that stay, and verifies the result.
+// unmount unmounts everything in the pod's directory, except in the directories
+// in e.kept. Then it checks that nothing is mounted there any more.
 func (e *teardown) unmount(ctx context.Context) error {
 	targets, err := e.mounted()
 	if err != nil || len(targets) == 0 {
@@ -143,14 +143,14 @@ func (e *teardown) unmount(ctx context.Context) error {
 }
 
 // mounted returns the mount points that must be unmounted. It returns an error
-// if they are unknown, because removing files through a mount is worse than
-// leaving something behind.
+// if the mount table can't be read: then no files are removed, because they
+// could be removed through a mount.
 func (e *teardown) mounted() ([]string, error) {
 	mounts, err := e.cfg.Mounter.Mounts()
 	if err != nil {
 		return nil, fmt.Errorf("list mounts: %w", err)
 	}
-	top, err := filepath.EvalSymlinks(e.cfg.Root) // mounts are listed by their resolved paths
+	top, err := filepath.EvalSymlinks(e.cfg.Root) // the mount table contains resolved paths
 	if err != nil {
 		return nil, err
 	}

@@ -8,10 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Usage returns the usage of the pod's volumes, by name, as their plugins
-// report it. Nil means that the agent measures the volume itself. Volumes
-// without a directory, of unknown plugins, or with an error are missing; the
-// errors are joined. Usage waits for other calls for the pod.
+// Usage returns the usage of the pod's volumes by volume name, as their plugins
+// report it. A nil value means that the plugin does not measure the volume, and
+// that the agent must measure it. The result omits volumes without a directory,
+// volumes of unknown plugins, and volumes whose plugin returned an error. The
+// errors are joined. Usage waits for other calls for the same pod.
 func (m *Manager) Usage(ctx context.Context, uid types.UID) (map[string]*Usage, error) {
 	if !isElement(string(uid)) {
 		return nil, fmt.Errorf("volumes: %q is not a pod's UID", uid)

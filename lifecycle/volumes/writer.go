@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Names in a volume that is updated atomically, the same as the kubelet's: its
-// files are links to files in dataLink, which is a link to the directory of one
-// version.
+// Names in the top directory of a volume that is updated atomically, the same
+// as in the kubelet. Files of the volume are links to files in dataLink.
+// dataLink is a link to the directory of the current version.
 const (
 	dataLink    = "..data"
 	dataLinkNew = "..data_tmp"
@@ -24,20 +24,21 @@ const (
 )
 
 // writer replaces the contents of a volume atomically: a process that opens
-// ..data sees one version or another, never a mix, and a crash leaves one of
-// the two.
+// ..data sees the old or the new version, never a mix. After a crash, the
+// volume has the old or the new version.
 type writer struct {
 	root  *os.Root // of the volume
 	group *int64   // group that owns and may read the files, nil for none
 	now   time.Time
 }
 
-// write makes the volume show p, and reports whether anything has changed.
+// write replaces the contents of the volume with p, and reports whether the
+// contents have changed.
 func (w writer) write(p payload) (changed bool, err error) {
 	if err := p.validate(); err != nil {
 		return false, err
 	}
-	// If the link is damaged, there is no version: Readlink fails.
+	// If the link is missing or damaged, Readlink fails and version is empty.
 	version, _ := w.root.Readlink(dataLink)
 	if !w.hasContents(version, p) {
 		changed = true
@@ -48,7 +49,8 @@ func (w writer) write(p payload) (changed bool, err error) {
 	return changed, errors.Join(w.link(p), w.removeOld(version, p))
 }
 
-// newVersion writes p into a new directory and makes it the volume's data.
+// newVersion writes p into a new directory, and makes dataLink point to this
+// directory.
 func (w writer) newVersion(p payload) (version string, err error) {
 	version, err = w.makeFolder()
 	if err != nil {
@@ -115,8 +117,8 @@ func (w writer) folders(version, folder string, made map[string]bool) error {
 	return w.setOwner(at, 0o755, nil)
 }
 
-// setOwner sets the mode and owner of a new file or directory, independent of the
-// umask.
+// setOwner sets the mode and owner of a new file or directory, whatever the
+// umask is.
 func (w writer) setOwner(name string, mode fs.FileMode, uid *int64) error {
 	info, err := w.root.Lstat(name)
 	if err != nil {
@@ -134,7 +136,8 @@ func (w writer) setOwner(name string, mode fs.FileMode, uid *int64) error {
 			return err
 		}
 	}
-	// After the owner, because changing the owner clears the set-group-ID bit.
+	// Set the mode after the owner, because a change of the owner clears the
+	// set-group-ID bit.
 	return w.root.Chmod(name, modeFor(mode, info.IsDir(), w.group))
 }
 
@@ -151,7 +154,8 @@ func modeFor(mode fs.FileMode, dir bool, group *int64) fs.FileMode {
 	return mode
 }
 
-// hasContents reports whether a version has the contents of p, with modes and owners.
+// hasContents reports whether a version has the contents of p, including modes
+// and owners.
 func (w writer) hasContents(version string, p payload) bool {
 	if version == "" || strings.Contains(version, "/") || !strings.HasPrefix(version, "..") {
 		return false
@@ -222,7 +226,8 @@ func (w writer) removeOld(version string, p payload) error {
 	return nil
 }
 
-// tops returns the names in the volume's top directory.
+// tops returns the names of p's files and directories in the volume's top
+// directory.
 func tops(p payload) map[string]bool {
 	names := map[string]bool{}
 	for name := range p {

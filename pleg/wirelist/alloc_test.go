@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The race detector has gRPC's pools forget, so this is for builds without it. Other
-// goroutines' allocations count as well: not parallel.
+// This test is only for builds without the race detector, because with the race
+// detector the pools of gRPC do not reuse memory. It is not parallel, because
+// allocations of other goroutines count as well.
 func TestLister_IdleRelistAllocatesLittle(t *testing.T) {
 	const pods = 500
 	g := newGenerator(t, pods)

@@ -16,13 +16,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// requests returns the same request for the two forms of a list, unary and streamed.
+// requests creates the request for a list in one message and the equivalent request for a
+// stream.
 type requests interface {
 	single() proto.Message
 	stream() proto.Message
 }
 
-// call does one of the two lists, unary or streamed.
+// call requests one of the two kinds of lists, in one message or as a stream.
 type call[M item] struct {
 	cfg     Config
 	options []grpc.CallOption
@@ -44,8 +45,9 @@ func newCall[M item](cfg Config, l layout[M], single, stream string) *call[M] {
 	}
 }
 
-// list requests one message until a list is too large for that, and then a stream. It
-// returns to one message when the list is at most half as large as the list that failed.
+// list requests a list in one message. If the list is too large for one message, list
+// requests it as a stream, and the following lists too. When a list is at most half as
+// large as the list that was too large, the next list is requested in one message again.
 func (c *call[M]) list(ctx context.Context, by requests) ([]M, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
@@ -72,8 +74,9 @@ func (c *call[M]) list(ctx context.Context, by requests) ([]M, error) {
 	return items, streamErr
 }
 
-// listStream requests a stream, and records whether to do so next time. tooLarge is the
-// size of the list that was too large for one message, or 0 if it is this one.
+// listStream requests a list as a stream, and records whether to request the next list as a
+// stream. tooLarge is the size of the earlier list that was too large for one message, or 0
+// if this list is the first.
 func (c *call[M]) listStream(ctx context.Context, by requests, tooLarge int64) ([]M, error) {
 	a := c.memory.begin()
 	switch err := c.readStream(ctx, by.stream(), a); {
@@ -123,8 +126,8 @@ type receiver interface {
 type codec struct{ encoding.CodecV2 }
 
 // Name implements encoding.CodecV2. It is empty because gRPC appends the name to the
-// content type of the call. CRI-O closes a connection whose first call has a content type
-// other than application/grpc, that of ordinary calls.
+// content type of the call. CRI-O closes a connection if the content type of the first call
+// is not application/grpc, the content type of ordinary calls.
 func (codec) Name() string { return "" }
 
 // Unmarshal implements encoding.CodecV2.

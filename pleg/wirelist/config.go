@@ -14,11 +14,12 @@ type Config struct {
 	// it. It must honour call options: a stub that fills in responses without the codec
 	// of the call does not work. Required.
 	Conn grpc.ClientConnInterface
-	// MaxMessageBytes is the size of the largest message that is accepted. Default
+	// MaxMessageBytes is the size of the largest message that the Lister accepts. Default
 	// 16 MiB, which is also containerd's default limit for sending.
 	MaxMessageBytes int
-	// Timeout limits a list whose context has no deadline, in real time, like the timeout
-	// of a CRI client. Default 2m, the kubelet's for these calls.
+	// Timeout is the time limit for a list whose context has no deadline. It is measured
+	// in real time, like the timeout of a CRI client. Default 2m, the kubelet's timeout
+	// for these calls.
 	Timeout time.Duration
 }
 

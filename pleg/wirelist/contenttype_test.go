@@ -29,11 +29,11 @@ func (l strictListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// strictConn holds back what the client sends until its first call was checked.
+// strictConn holds back the bytes of the client until the first call was checked.
 type strictConn struct {
 	net.Conn
 	check func() error
-	read  bytes.Buffer // read by the check, not yet by the server
+	read  bytes.Buffer // bytes that the check has read and the server has not read yet
 }
 
 func (c *strictConn) Read(b []byte) (int, error) {

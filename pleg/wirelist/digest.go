@@ -44,9 +44,10 @@ func containerLayout() layout[*runtimeapi.Container] {
 }
 
 // digest identifies the contents of an item. It does not depend on the order of labels and
-// annotations, because runtimes send them in another order each time. If two items with the
-// same ID have equal digests, the items are equal, except for hash collisions, with a
-// probability of 2^-64. The state is included unhashed, so it always differs if they do.
+// annotations, because runtimes send them in a different order each time. If two items with
+// the same ID have equal digests, the items are equal, except for hash collisions, which
+// have a probability of 2^-64. The state is included without hashing, so items with
+// different states always have different digests.
 type digest struct {
 	state uint64
 	// inOrder is the hash of all fields except labels and annotations, ofPairs is the sum
@@ -56,8 +57,8 @@ type digest struct {
 }
 
 // digest returns the ID, as a slice of b, and the digest of an item. It only checks where
-// the fields end: an item with the same fields as a decoded one is as valid as that one.
-// If ok is false, the item could not be read and must be decoded.
+// the fields end, because an item with the same bytes as a decoded item is also valid. If
+// ok is false, the item could not be read and must be decoded.
 func (l *layout[M]) digest(seed maphash.Seed, b []byte) (id []byte, d digest, ok bool) {
 	rest := 0 // start of the fields that are not in the digest yet
 	for at := 0; at < len(b); {
@@ -80,7 +81,7 @@ func (l *layout[M]) digest(seed maphash.Seed, b []byte) (id []byte, d digest, ok
 		at += tag + n
 		switch {
 		case num == l.state && typ == protowire.VarintType:
-			d.state = number // the last one counts
+			d.state = number // the last value counts, as in protobuf
 		case typ == protowire.VarintType:
 		case num == idField:
 			id = text

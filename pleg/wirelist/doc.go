@@ -3,65 +3,68 @@
 //
 // # What it does
 //
-// An agent requests the same two lists every second, and usually they have not changed.
-// Decoding them is most of the cost of an idle node. A [Lister] reads the encoded
-// responses. It stores the messages of the newest lists, each with a digest of its bytes.
-// For an item with the same ID, state and digest it returns the stored message. It decodes
-// only the others, with the standard decoder. Labels, annotations and items may be in any
-// order.
+// An agent requests the same two lists every second, and usually the lists have not
+// changed. Decoding the lists is most of the cost of an idle node. A [Lister] reads the
+// encoded responses. It stores the messages of the newest lists, each with a digest of its
+// bytes. For an item with the same ID, state and digest it returns the stored message. It
+// decodes only the other items, with the standard decoder. Labels, annotations and items
+// may be in any order.
 //
 // # What you supply
 //
-// A connection to the runtime, usually that of the CRI client:
+// You supply a connection to the runtime, usually the connection of the CRI client:
 //
 //	conn, err := grpc.NewClient("unix:///run/containerd/containerd.sock", …)
 //	lists, err := wirelist.New(wirelist.Config{Conn: conn})
 //
-// The remaining cost is that of gRPC. With the dial options grpc.WithStaticStreamWindowSize
-// and grpc.WithStaticConnWindowSize of some MiB, gRPC does not measure the bandwidth of the
-// socket, which saves a few allocations.
+// The remaining cost is the cost of gRPC. With the dial options
+// grpc.WithStaticStreamWindowSize and grpc.WithStaticConnWindowSize of some MiB, gRPC does
+// not measure the bandwidth of the socket, which saves a few allocations.
 //
-// Lister has two methods of cri.RuntimeService of k8s.io/cri-api, with their signatures, so
-// it fits wherever only lists are needed. The user declares
+// Lister has two methods of cri.RuntimeService of k8s.io/cri-api, with the same signatures,
+// so code that needs only lists can use it. That code declares
 //
 //	type Lister interface {
 //		ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
 //		ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
 //	}
 //
-// and accepts either a Lister or any CRI client. Because the results are complete CRI
-// messages and not a type of this package, the user needs only one implementation of its
-// rules about pods and labels. This costs memory: the stored messages need about as much as
-// one ordinary list while it is in use, 4.5 MB for 500 pods.
+// and accepts either a Lister or any CRI client. The results are complete CRI messages and
+// not a type of this package, so the code can process both in the same way. This costs
+// memory: the stored messages need about as much as one ordinary list while it is in use,
+// 4.5 MB for 500 pods.
 //
-// Use a Lister for one user that always sets the same filter, and list single pods with the
-// ordinary client. A list with another filter is correct, but it replaces the stored
-// messages.
+// Use a Lister for one caller that always sets the same filter, and list single pods with
+// the ordinary client. A list with another filter is correct, but its messages replace the
+// stored messages.
 //
 // # What it guarantees
 //
-//  1. The items equal those of the standard decoder, field by field, including unknown
-//     fields. What the standard decoder rejects is rejected. The order is the same, except
-//     as in 3. The probability that a changed item with the same ID and state is taken for
-//     unchanged is 2^-64 per change; a changed state is always found.
-//  2. The lister never modifies what it has returned. Callers must not modify it either,
-//     because later calls return it again.
-//  3. If a list has the same items as the previous one, the result is the same slice in the
-//     same order, even if the response has another order, as those of containerd do. Such a
-//     list allocates nothing except for the call itself.
-//  4. With an error there is no list. The stored messages remain.
-//  5. A list that is too large for one message is requested as a stream (KEP-5825), and so
-//     are the following lists until one is at most half as large. A stream that breaks is
-//     an error, not a partial list. If the runtime does not support streams, the error is
-//     [ErrTooLarge], and the next list is requested in one message again.
+//  1. The items equal the items that the standard decoder returns, field by field,
+//     including unknown fields. If the standard decoder rejects a response, the Lister
+//     rejects it too. The order is the same, except as in 3. The Lister always detects a
+//     changed state. For any other change of an item, the probability that the Lister
+//     misses the change is 2^-64.
+//  2. The Lister never modifies messages and slices that it has returned. Callers must not
+//     modify them either, because later calls return the same messages and slices again.
+//  3. If a list has the same items as the previous list, the result is the same slice in
+//     the same order, even if the items in the response are in another order, as with
+//     containerd. Apart from the gRPC call itself, such a list allocates nothing.
+//  4. A call that returns an error returns no items. The stored messages remain.
+//  5. If a list is too large for one message, the Lister requests it as a stream
+//     (KEP-5825). It requests the following lists as streams too, until a list is at most
+//     half as large. If a stream breaks, the call returns an error, not a partial list. If
+//     the runtime does not support streams, the error is [ErrTooLarge], and the Lister
+//     requests the next list in one message again.
 //  6. On the wire, a list is the same call as an ordinary client's, so containerd and CRI-O
 //     accept it as the first call of a connection.
 //
 // # Goroutines and locking
 //
-// The package starts no goroutines; those of the connection are gRPC's. There is one lock
-// for each kind of list. It is held while a response is read, not while waiting for it, so
-// lists may be requested concurrently. A call ends when its context is done.
+// The package starts no goroutines; gRPC starts the goroutines of the connection. Each kind
+// of list has one lock. A call holds the lock while it reads a response, not while it waits
+// for the response, so callers may request lists concurrently. A call ends when its context
+// is done.
 //
 // # Differences from the kubelet
 //
@@ -79,6 +82,6 @@
 //
 // Code that accepts the interface above needs no Lister in its tests: any fake with these
 // methods works, such as the Node of package fakecri. To include the Lister in a test,
-// serve that node on a unix socket. A connection that fills in responses itself, without
-// the codec of the call, does not work.
+// serve that node on a unix socket. A stub of the connection that fills in responses
+// without the codec of the call does not work.
 package wirelist

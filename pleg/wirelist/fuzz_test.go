@@ -8,8 +8,8 @@ import (
 )
 
 // The lister and the ordinary decoder decode the same bytes, in a sequence of lists that may
-// look like earlier ones: both must reject the same responses and decode the others to the
-// same items.
+// be similar to earlier lists. Both must reject the same responses, and decode all other
+// responses to the same items.
 
 func FuzzListPodSandbox(f *testing.F) {
 	fuzz(f, func(b *bed, answer []byte) bool { return b.sandboxes(answer) != nil })
@@ -50,7 +50,7 @@ func fuzz(f *testing.F, list func(b *bed, answer []byte) bool) {
 	})
 }
 
-// shuffle returns a valid answer with its items, and their fields, in another
+// shuffle returns a valid response with its items, and the fields of the items, in another
 // order.
 func shuffle(rnd *rand.Rand, answer []byte) []byte {
 	parts := fields(answer)

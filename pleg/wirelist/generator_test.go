@@ -32,16 +32,16 @@ func (n narrow) Invoke(ctx context.Context, method string, args, reply any, opts
 	return n.ClientConn.Invoke(ctx, method, args, reply, append(slices.Clip(opts), grpc.MaxCallRecvMsgSize(4000))...)
 }
 
-// streamless is one to a runtime without streamed lists.
+// streamless is a narrow connection to a runtime without streamed lists.
 type streamless struct{ narrow }
 
 func (streamless) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
 	return nil, grpcstatus.Error(codes.Unimplemented, "unknown method")
 }
 
-// The lists of a node become too large for one message. A generator finds all changes if the
-// runtime streams, and otherwise those of requested pods. In the kubelet each relist fails
-// from then on.
+// The lists of a node become too large for one message. If the runtime streams lists, a
+// generator finds all changes. Otherwise it finds the changes of requested pods. In the
+// kubelet each relist fails from then on.
 func TestGenerator_ListOutgrowsOneMessage(t *testing.T) {
 	t.Parallel()
 	for name, streams := range map[string]bool{"streamed": true, "degraded": false} {

@@ -34,7 +34,7 @@ func cut(answer []byte, size int) (buffers mem.BufferSlice) {
 	return buffers
 }
 
-// codecOf is what the caller wants answers decoded with, as gRPC finds out.
+// codecOf returns the codec in the call options, as gRPC determines it.
 func codecOf(opts []grpc.CallOption) encoding.CodecV2 {
 	for _, o := range opts {
 		if forced, ok := o.(grpc.ForceCodecV2CallOption); ok {
@@ -58,7 +58,7 @@ type bed struct {
 	tb   testing.TB
 	conn *canned
 	l    *wirelist.Lister
-	size int // of the buffers of answers
+	size int // size of the buffers of responses
 }
 
 func newBed(tb testing.TB) *bed {
@@ -111,7 +111,7 @@ func equal[M proto.Message](tb testing.TB, want, got []M, wantErr, err error) []
 	return got
 }
 
-// inOrder returns a copy sorted by item, because a list may have the order of an earlier one.
+// inOrder returns a sorted copy, because a list may have the order of an earlier list.
 func inOrder[M proto.Message](list []M) []M {
 	byText := map[string][]M{}
 	for _, m := range list {
@@ -154,8 +154,8 @@ const (
 	streamContainers = "/runtime.v1.RuntimeService/StreamContainers"
 )
 
-// node returns the lists of a node as a kubelet's pods fill it: each pod has a
-// sandbox and three containers, one of them exited.
+// node returns the lists of a node with pods like those of a kubelet. Each pod has a sandbox
+// and three containers, of which one has exited.
 func node(pods int) (*runtimeapi.ListPodSandboxResponse, *runtimeapi.ListContainersResponse) {
 	var boxes runtimeapi.ListPodSandboxResponse
 	var containers runtimeapi.ListContainersResponse
@@ -210,7 +210,7 @@ func node(pods int) (*runtimeapi.ListPodSandboxResponse, *runtimeapi.ListContain
 	return &boxes, &containers
 }
 
-// encode encodes a message, with its maps in an order of chance.
+// encode encodes a message, with its maps in random order.
 func encode(m proto.Message) []byte {
 	b, err := proto.Marshal(m)
 	if err != nil {
@@ -219,8 +219,8 @@ func encode(m proto.Message) []byte {
 	return b
 }
 
-// variants returns the lists of a node in four orders: the items' as well as their
-// labels', like a runtime that keeps both in maps.
+// variants returns the lists of a node four times, with the items and their labels in
+// different orders, like a runtime that has both in maps.
 func variants(pods int) (sandboxes, containers [4][]byte) {
 	rnd := rand.New(rand.NewPCG(2, 2))
 	b, c := node(pods)

@@ -10,7 +10,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// With a wrong field number lists would still be correct, but items would be decoded in vain.
+// With a wrong field number, lists would still be correct, but unchanged items would be
+// decoded again.
 func TestLayout_FieldNumbersMatchTheAPI(t *testing.T) {
 	t.Parallel()
 	items := map[string]protoreflect.FieldDescriptor{}
@@ -58,7 +59,7 @@ func TestDigest_ContainsTheState(t *testing.T) {
 	}
 	seed := maphash.MakeSeed()
 	boxes, containers := sandboxLayout(), containerLayout()
-	for _, unread := range []uint64{0, 2} { // the last one counts
+	for _, unread := range []uint64{0, 2} { // the last value counts
 		b := []byte{1<<3 | 2, 1, 'i', 3 << 3, byte(unread), 3 << 3, 1}
 		id, d, ok := boxes.digest(seed, b)
 		check(b, id, d, ok)

@@ -20,15 +20,16 @@ type item interface {
 	GetId() string
 }
 
-// memory contains the decoded items of the newest list of one kind. An item is valid for
-// every list that contains the same bytes, so a list that fails halfway does no harm.
+// memory contains the decoded items of the newest list of one kind. A stored item is valid
+// for every list that contains the same bytes, so the items of a list that failed halfway
+// remain valid.
 type memory[M item] struct {
 	layout layout[M]
 	seed   maphash.Seed
 
-	mu         sync.Mutex // held while a response is read, not while waiting for it
+	mu         sync.Mutex // held while a call reads a response, not while it waits for one
 	known      map[string]*entry[M]
-	generation uint64 // counts the lists begun
+	generation uint64 // counts the lists that were started
 	last       []M    // the result of the newest list
 	reusable   []M    // memory for the items of the next list
 	// scratch is memory for a field that is split between two buffers of a response.
@@ -53,9 +54,9 @@ type answer[M item] struct {
 	memory     *memory[M]
 	generation uint64
 	size       int64 // in bytes, so far
-	seen       int   // number of known items, each counted once
+	seen       int   // number of entries of memory.known that are in this list
 	items      []M
-	// last is the previous list; changed means that this one has other items.
+	// last is the previous list; changed means that this list has other items than last.
 	last    []M
 	changed bool
 }
@@ -66,7 +67,7 @@ func (m *memory[M]) begin() *answer[M] {
 	defer m.mu.Unlock()
 	m.generation++
 	a := &answer[M]{memory: m, generation: m.generation, items: m.reusable[:0], last: m.last}
-	m.reusable = nil // another list may begin before this one is finished
+	m.reusable = nil // another list may begin before this list is finished
 	if cap(a.items) < len(a.last) {
 		a.items = make([]M, 0, len(a.last))
 	}
@@ -134,8 +135,8 @@ func (a *answer[M]) read(b []byte) error {
 		if err := proto.Unmarshal(b, message); err != nil {
 			return err
 		}
-		// If an item contains a key twice, the order of its pairs matters, which the
-		// digest does not include.
+		// If an item contains a key twice, the order of its pairs matters. The digest does
+		// not depend on that order, so the item is not stored.
 		if !ok || d.pairs != m.layout.pairs(message) {
 			a.items, a.changed = append(a.items, message), true
 			return nil
@@ -146,8 +147,8 @@ func (a *answer[M]) read(b []byte) error {
 		}
 		e.message, e.digest = message, d
 	}
-	// Each entry counts once, so this list equals the last one if it has the same number of
-	// items and all of them are in the last list.
+	// An entry that occurs twice sets changed. So this list equals the last list if both
+	// have the same number of items and the last list contains all items of this list.
 	if e.generation >= a.generation || e.lastIndex >= len(a.last) || a.last[e.lastIndex] != e.message {
 		a.changed = true
 	}
@@ -159,9 +160,9 @@ func (a *answer[M]) read(b []byte) error {
 	return nil
 }
 
-// finish returns the items. If the previous list has the same ones, it returns that slice.
-// It deletes known items that this list does not contain, unless a list that began later
-// does.
+// finish returns the items. If the previous list has the same items, finish returns the
+// previous slice. It deletes the known items that neither this list nor a list that began
+// later contains.
 func (a *answer[M]) finish() []M {
 	m := a.memory
 	m.mu.Lock()

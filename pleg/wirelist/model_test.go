@@ -39,7 +39,7 @@ func TestLister_RandomChanges(t *testing.T) {
 	}
 }
 
-// live makes one change to a node and returns the containers that it does not have.
+// live makes one change to a node and returns the containers that the node does not have.
 func live(rnd *rand.Rand, node *runtimeapi.ListContainersResponse, spare []*runtimeapi.Container) []*runtimeapi.Container {
 	all := node.Containers
 	at := rnd.IntN(max(len(all), 1))
@@ -47,7 +47,7 @@ func live(rnd *rand.Rand, node *runtimeapi.ListContainersResponse, spare []*runt
 	case what == 0 && len(spare) > 0:
 		node.Containers = slices.Insert(all, at, spare[0])
 		return spare[1:]
-	case len(all) == 0 || what == 1: // at rest
+	case len(all) == 0 || what == 1: // no change
 	case what == 2:
 		spare = append(slices.Clone(spare), all[at])
 		node.Containers = slices.Delete(all, at, at+1)
@@ -58,7 +58,7 @@ func live(rnd *rand.Rand, node *runtimeapi.ListContainersResponse, spare []*runt
 	case what == 5:
 		delete(all[at].Annotations, fmt.Sprint(rnd.IntN(3)))
 		all[at].Annotations[fmt.Sprint(rnd.IntN(3))] = fmt.Sprint(rnd.IntN(3))
-	case what == 6: // two with one id
+	case what == 6: // two containers with the same id
 		all[at].Id = all[rnd.IntN(len(all))].GetId()
 	default:
 		all[at].State = runtimeapi.ContainerState(rnd.IntN(4))

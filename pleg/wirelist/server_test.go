@@ -19,7 +19,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// raw is a codec of a server that has its messages as bytes.
+// raw is the codec of a server whose messages are bytes.
 type raw struct{}
 
 func (raw) Marshal(v any) (mem.BufferSlice, error) {
@@ -32,7 +32,8 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 }
 func (raw) Name() string { return "proto" }
 
-// A handler answers a method with the parts to send and how the call ends.
+// A handler returns the parts of a response, and the error with which the call
+// ends.
 type handler func(request []byte) (parts [][]byte, err error)
 
 // newServer returns a gRPC server of these methods. All others are Unimplemented.
@@ -66,7 +67,8 @@ func serve(tb testing.TB, methods map[string]handler, opts ...grpc.ServerOption)
 	return serveOn(tb, func(l net.Listener) net.Listener { return l }, methods, opts...)
 }
 
-// serveOn is serve with the listener that wrap makes of the socket's.
+// serveOn is like serve, but serves on the listener that wrap returns for the
+// socket's listener.
 func serveOn(tb testing.TB, wrap func(net.Listener) net.Listener, methods map[string]handler, opts ...grpc.ServerOption) *grpc.ClientConn {
 	tb.Helper()
 	socket := filepath.Join(tb.TempDir(), "cri.sock")
@@ -90,14 +92,15 @@ func dial(tb testing.TB, socket string, opts ...grpc.DialOption) *grpc.ClientCon
 	return conn
 }
 
-// Variables by which the test binary, started again, knows that it is the runtime
-// of a benchmark: so that only the client's side is measured.
+// A benchmark starts the test binary again as the runtime, so that it measures
+// only the client. These environment variables mark that process.
 const (
 	envSocket = "WIRELIST_BENCH_SOCKET"
 	envPods   = "WIRELIST_BENCH_PODS"
 )
 
-// startRuntime starts a process that lists that many pods and returns its socket.
+// startRuntime starts a process that serves a runtime with the given number of
+// pods, and returns its socket.
 func startRuntime(tb testing.TB, pods int) string {
 	tb.Helper()
 	socket := filepath.Join(tb.TempDir(), "cri.sock")
@@ -111,12 +114,12 @@ func startRuntime(tb testing.TB, pods int) string {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	_, err = bufio.NewReader(out).ReadString('\n') // it listens
+	_, err = bufio.NewReader(out).ReadString('\n') // the runtime listens now
 	require.NoError(tb, err)
 	return socket
 }
 
-// beRuntime is that process.
+// beRuntime is the main function of the process that startRuntime starts.
 func beRuntime(socket string) error {
 	pods, err := strconv.Atoi(os.Getenv(envPods))
 	if err != nil {

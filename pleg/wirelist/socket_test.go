@@ -25,7 +25,8 @@ func newLister(tb testing.TB, cfg wirelist.Config) *wirelist.Lister {
 	return l
 }
 
-// A whole runtime, listed both ways.
+// TestLister_RuntimeOnASocket lists a runtime with the Lister and with the
+// ordinary client.
 func TestLister_RuntimeOnASocket(t *testing.T) {
 	t.Parallel()
 	runtime, conn := serveNode(t)
@@ -80,7 +81,8 @@ func TestLister_RuntimeOnASocket(t *testing.T) {
 	require.Len(t, containers, 2)
 }
 
-// split encodes containers as the parts of a stream, each with some of them.
+// split encodes containers as the messages of a stream, each with the given
+// number of containers.
 func split(all *runtimeapi.ListContainersResponse, each int) (parts [][]byte) {
 	for some := range slices.Chunk(all.GetContainers(), each) {
 		parts = append(parts, encode(&runtimeapi.StreamContainersResponse{Containers: some}))
@@ -91,9 +93,9 @@ func split(all *runtimeapi.ListContainersResponse, each int) (parts [][]byte) {
 // large is a runtime whose list exceeds a message.
 type large struct {
 	all              *runtimeapi.ListContainersResponse
-	single, streamed atomic.Int64 // calls
+	single, streamed atomic.Int64 // numbers of calls
 	filter           atomic.Pointer[runtimeapi.ContainerFilter]
-	cut              atomic.Pointer[error] // ends streams early
+	cut              atomic.Pointer[error] // the error that ends streams early
 }
 
 func (r *large) methods() map[string]handler {
@@ -200,13 +202,14 @@ func TestLister_LargeListWithoutStreams(t *testing.T) {
 	require.Len(t, got, 5)
 }
 
-// The default limit is that of the kubelet and of containerd, not gRPC's own.
+// The default limit is the limit of the kubelet and of containerd, not the
+// default of gRPC.
 func TestLister_DefaultLimitIs16MiB(t *testing.T) {
 	t.Parallel()
 	var size atomic.Int64
 	l := newLister(t, wirelist.Config{Conn: serve(t, map[string]handler{
 		listSandboxes: func([]byte) ([][]byte, error) {
-			return [][]byte{text(2, string(make([]byte, size.Load()-5)))}, nil // a field of no item
+			return [][]byte{text(2, string(make([]byte, size.Load()-5)))}, nil // a field that is not an item
 		},
 	}, grpc.MaxSendMsgSize(64<<20))})
 	size.Store(16 << 20)

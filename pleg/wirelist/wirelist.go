@@ -9,26 +9,27 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ErrTooLarge means that a list does not fit into one message and that the runtime
-// cannot send it in several. Removing dead containers helps, or a runtime with the
-// streamed lists of KEP-5825. Test for it with errors.Is; the error also wraps that of the
-// runtime or of gRPC.
+// ErrTooLarge means that a list does not fit into one message and that the runtime does
+// not support streamed lists (KEP-5825). To fix it, remove dead containers or use a
+// runtime with streamed lists. Test for it with errors.Is; the error also wraps the error
+// of the runtime or of gRPC.
 var ErrTooLarge = errors.New("the list exceeds the largest message and the runtime does not stream lists")
 
 // Lister lists the sandboxes and containers of a runtime like any CRI client, but
 // decodes only the items that have changed since the last list. Create it with [New].
 // Its methods are safe for concurrent use, and no lock is held during a call.
 //
-// It stores the items of the newest list of each kind. It is meant for one caller that
-// always uses the same filter. A list with another filter is correct too, but that list
-// and the next one are decoded completely.
+// A Lister stores the items of the newest list of each kind. It is meant for one caller
+// that always uses the same filter. A list with another filter is correct too, but the
+// Lister then deletes the stored items that this list does not contain and must decode
+// them again in a later list.
 type Lister struct {
 	sandboxes  *call[*runtimeapi.PodSandbox]
 	containers *call[*runtimeapi.Container]
 }
 
-// New returns a lister, or an error if cfg is invalid. It sends nothing before the first
-// list.
+// New returns a lister, or an error if cfg is invalid. The lister sends no request before
+// the first list.
 func New(cfg Config) (*Lister, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("wirelist: invalid config: %w", err)
@@ -42,13 +43,15 @@ func New(cfg Config) (*Lister, error) {
 	}, nil
 }
 
-// ListPodSandbox returns the sandboxes that match the filter, or all if it is nil. The
-// caller must not modify the slice or the messages, because later calls may return them
-// again: an unchanged item is the same message, and a list with the same items is the same
-// slice in the same order, even if the runtime's order differs. Otherwise the order is the
-// runtime's. The lister never modifies what it has returned.
+// ListPodSandbox returns the sandboxes that match the filter, or all sandboxes if the
+// filter is nil. The caller must not modify the slice or the messages, because later calls
+// may return them again. For an unchanged item, the lister returns the same message. For a
+// list with the same items, it returns the same slice in the same order, even if the
+// runtime's order differs. Otherwise the order is the runtime's. The lister never modifies
+// messages and slices that it has returned.
 //
-// Errors are gRPC status errors or [ErrTooLarge]; with an error there are no items.
+// Errors are gRPC status errors or [ErrTooLarge]. With an error, ListPodSandbox returns no
+// items.
 func (l *Lister) ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
 	return l.sandboxes.list(ctx, sandboxesBy{filter})
 }
@@ -58,7 +61,7 @@ func (l *Lister) ListContainers(ctx context.Context, filter *runtimeapi.Containe
 	return l.containers.list(ctx, containersBy{filter})
 }
 
-// sandboxesBy and containersBy are the requests for a list.
+// sandboxesBy and containersBy create the requests for a list.
 type (
 	sandboxesBy  struct{ filter *runtimeapi.PodSandboxFilter }
 	containersBy struct{ filter *runtimeapi.ContainerFilter }

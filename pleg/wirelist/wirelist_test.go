@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// lister is the interface that a user of the lists declares. Both implement it.
+// lister is the interface that code that needs only lists declares. A Lister
+// and the ordinary client implement it.
 type lister interface {
 	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
 	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
@@ -113,7 +114,7 @@ func TestLister_OnlyChangedItemsAreNew(t *testing.T) {
 	}
 }
 
-// containerd keeps both in maps: with each list another order.
+// containerd has items and labels in maps, so each list has another order.
 func TestLister_OtherOrderIsTheSameSlice(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -132,7 +133,7 @@ func TestLister_OtherOrderIsTheSameSlice(t *testing.T) {
 	require.Same(t, &next[0], &b.sandboxes(encode(boxes))[0])
 }
 
-// The same number of known items is not the same list.
+// A list with the same number of known items is not necessarily the same list.
 func TestLister_DuplicateItemIsAnotherList(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -154,7 +155,7 @@ func TestLister_GrowingAndShrinkingLists(t *testing.T) {
 	first := b.sandboxes(encode(all))
 	few := b.sandboxes(encode(&runtimeapi.ListPodSandboxResponse{Items: all.Items[:4]}))
 	require.Same(t, first[3], few[3])
-	require.Len(t, append(few, nil), 5) // into memory of its own
+	require.Len(t, append(few, nil), 5) // append must not overwrite the first list
 	require.NotNil(t, first[4])
 	again := b.sandboxes(encode(all))
 	require.Same(t, first[3], again[3])
@@ -175,7 +176,7 @@ func TestLister_FailedListKeepsItems(t *testing.T) {
 	require.Same(t, &first[0], &again[0])
 }
 
-// Items that only an unusual runtime sends.
+// These items are valid, but only an unusual runtime sends them.
 func TestLister_StrangeItems(t *testing.T) {
 	t.Parallel()
 	app := func(v string) []byte { return field(5, append(text(1, "app"), text(2, v)...)) }
@@ -209,7 +210,7 @@ func TestLister_StrangeItems(t *testing.T) {
 			for range 2 {
 				for _, answer := range answers {
 					require.NotNil(t, b.sandboxes(answer), "must be no error")
-					b.containers(answer) // whatever it is to them
+					b.containers(answer) // the result for containers does not matter
 				}
 			}
 		})
@@ -233,7 +234,7 @@ func TestLister_MalformedResponses(t *testing.T) {
 	}
 }
 
-// malformed returns answers that are refused, for both kinds of items.
+// malformed returns responses that must be rejected for both kinds of items.
 func malformed() map[string][]byte {
 	return map[string][]byte{
 		"truncated tag":                   {0x8a},
@@ -274,7 +275,7 @@ func TestLister_UnchangedListAllocatesNothing(t *testing.T) {
 	count := func(pods int) float64 {
 		boxes, containers := node(pods)
 		conn.answers[listSandboxes], conn.answers[listContainers] = cut(encode(boxes), 16<<10), cut(encode(containers), 16<<10)
-		return testing.AllocsPerRun(10, func() { // the first, which decodes, does not count
+		return testing.AllocsPerRun(10, func() { // the first run, which decodes, does not count
 			_, _ = l.ListPodSandbox(ctx, nil)
 			_, _ = l.ListContainers(ctx, nil)
 		})

@@ -41,7 +41,7 @@ spec:
 	return path
 }
 
-// The aim: a folder of 1,000 manifests within a second.
+// The goal is to read a folder of 1,000 manifests within a second.
 func BenchmarkLoadFirst(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		b.Run(fmt.Sprintf("manifests=%d", n), func(b *testing.B) {
@@ -104,7 +104,7 @@ func BenchmarkLookUpSecret(b *testing.B) {
 	}
 }
 
-// A folder at rest: a listing and a stat per manifest.
+// A pass over an unchanged folder lists the folder and calls stat for each manifest.
 func BenchmarkLoadAtRest(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("manifests=%d", n), func(b *testing.B) {

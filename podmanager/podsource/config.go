@@ -17,23 +17,23 @@ import (
 type DirectoryConfig struct {
 	// Path is the folder with the manifests. It need not exist yet. Required.
 	Path string
-	// NodeName is the node's name, a DNS subdomain in any case. Each pod's name
-	// ends in it, in lower case. Required.
+	// NodeName is the node's name, a DNS subdomain in any case. The name of each pod ends
+	// in the node's name in lower case. Required.
 	NodeName string
-	// Owner is the name of the agent that runs the pods. It is part of the derived UIDs, so
-	// that two agents with the same runtime, node name and manifest do not use the same
-	// UID. Default: empty.
+	// Owner is the name of the agent that runs the pods. The UIDs that are computed from
+	// manifests depend on it, so that two agents with the same runtime, node name and
+	// manifest do not use the same UID. Default: empty.
 	Owner string
 	// Store receives the ConfigMaps and Secrets among the manifests, before Run delivers
-	// the pods of the same pass. No other source may use it. Default: ConfigMaps and
-	// Secrets are rejected, like all other kinds except Pod.
+	// the pods of the same pass. No other source may use the same Store. Default:
+	// ConfigMaps and Secrets are rejected, like all other kinds except Pod.
 	Store *Store
-	// Period is the time between two passes of Run if no change is notified. Default: 20s
-	// while the folder is watched, and 1s while it is polled.
+	// Period is the time between two passes of Run if the watch notifies no change.
+	// Default: 20s while the folder is watched, and 1s while it is polled.
 	Period time.Duration
-	// PollOnly disables the watch: for file systems that do not notify about changes made
-	// on other machines, and for tests in a synctest bubble, which an open watch would
-	// block.
+	// PollOnly disables the watch. Set it for file systems that do not notify about
+	// changes made on other machines, and in tests in a synctest bubble, because an open
+	// watch would block the bubble.
 	PollOnly bool
 	// Clock is the time source. Default: the system clock.
 	Clock clock.Clock
@@ -44,10 +44,10 @@ type DirectoryConfig struct {
 	Observer Observer
 }
 
-// Observer holds optional callbacks. They run synchronously inside a pass, must not
-// block and must not call a method that starts one.
+// Observer holds optional callbacks. They run synchronously inside a pass. They must
+// not block, and must not call a method that starts a pass.
 type Observer struct {
-	// Loaded is called after every pass with what it returned.
+	// Loaded is called after every pass with the result and the error of the pass.
 	Loaded func(Result, error)
 	// ProblemsChanged is called when problems appear or are resolved, with each new and
 	// each resolved problem once.
@@ -91,7 +91,7 @@ func (c DirectoryConfig) withDefaults() DirectoryConfig {
 	return c
 }
 
-// period returns the time until the next pass if no change is notified.
+// period returns the time until the next pass if the watch notifies no change.
 func (c DirectoryConfig) period(watched bool) time.Duration {
 	switch {
 	case c.Period > 0:

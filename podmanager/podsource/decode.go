@@ -24,8 +24,8 @@ import (
 // line in the log.
 const maxDocuments = 100
 
-// manifest is one pod or one object of a file, with defaults. A pod has its identity, but
-// not the annotation with the time at which it was first seen.
+// manifest is one pod or one object of a file, with defaults. A pod has its name and UID on
+// the node, but not the annotation kubernetes.io/config.seen yet.
 type manifest struct {
 	file     string
 	document int
@@ -96,7 +96,7 @@ func decodeResponse(url string, data []byte, of origin) ([]manifest, []Problem) 
 	return decodeList(url, list, of)
 }
 
-// decodeList returns the pods of a PodList. Its items need not have a kind and an API
+// decodeList returns the pods of a PodList. The items need not have a kind and an API
 // version.
 func decodeList(url string, data []byte, of origin) ([]manifest, []Problem) {
 	type podList struct {
@@ -202,10 +202,10 @@ func decodePod(data []byte, of origin) (*corev1.Pod, error) {
 }
 
 // decodeFields decodes JSON into a pod or an object. It returns an error in errs for each
-// unknown and each duplicate field, and decodes the other fields, so that they can be
-// validated too. If a value has a wrong type, it decodes nothing and returns err. Field
-// names are case-sensitive, so that a quantity in an unknown field "Limits" is not parsed:
-// see [quantity.Check].
+// unknown and each duplicate field, and decodes the remaining fields, so that the caller
+// can validate them too. If a value has a wrong type, it decodes nothing and returns err.
+// Field names are case-sensitive, so that a quantity in an unknown field "Limits" is not
+// parsed: see [quantity.Check].
 func decodeFields(data []byte, into any, secret bool) (errs field.ErrorList, err error) {
 	errs = checkFields(data, reflect.TypeOf(into).Elem(), secret)
 	if slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Type != field.ErrorTypeForbidden }) {

@@ -161,7 +161,7 @@ func TestDecodeFile_RejectsYAMLDirectives(t *testing.T) {
 	require.Contains(t, decodeErr(t, "f.yaml", "%YAML 1.1\n---\n"+podWith("", "")), "document 1: not valid YAML")
 }
 
-// A few bytes of YAML can stand for all memory of the node.
+// With aliases, a few bytes of YAML could use all memory of the node.
 func TestDecodeFile_RejectsLargeAliases(t *testing.T) {
 	t.Parallel()
 	const want = "not valid YAML: aliases add more than 1048576 bytes to the document"

@@ -47,13 +47,13 @@ func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
 }
 
 // Run reads the folder at once, then after each change and periodically, until ctx is done;
-// then it returns nil. It calls set after the first successful pass, even without pods, and
-// then with each set of pods that differs from the previous one. It calls set in its own
-// goroutine, and the next pass waits until set returns; set must modify neither the slice
+// then it returns nil. It calls set after the first successful pass, even if there are no
+// pods, and then whenever the pods have changed. It calls set in the goroutine that called
+// Run, and starts the next pass after set has returned. set must modify neither the slice
 // nor the pods. Problems do not end Run. A second concurrent Run returns [ErrRunning].
 //
-// If the folder cannot be watched, for example because the machine has no watches left, Run
-// polls it and tries to watch it again in each pass.
+// If the folder cannot be watched, for example because the machine has reached its limit of
+// watches, Run polls the folder and tries to watch it again in each pass.
 func (d *Directory) Run(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
 	delivered := 0
 	w := &watch{open: d.notify, path: d.cfg.Path, trigger: d.loop.Trigger, clock: d.cfg.Clock}
@@ -67,7 +67,7 @@ func (d *Directory) Run(ctx context.Context, set func(context.Context, []*corev1
 		if err != nil && ctx.Err() != nil {
 			return d.cfg.period(watching.watched)
 		}
-		// Any other error is a Problem, which was reported already.
+		// Any other error is a Problem, which load has reported already.
 		if generation != delivered {
 			set(ctx, res.Pods)
 			delivered = generation
@@ -76,7 +76,7 @@ func (d *Directory) Run(ctx context.Context, set func(context.Context, []*corev1
 	})
 }
 
-// watchState records whether the folder is watched, to report changes only.
+// watchState records whether the folder is watched, so that only changes are reported.
 type watchState struct {
 	d       *Directory
 	watched bool
@@ -98,7 +98,7 @@ func (s *watchState) set(ctx context.Context, err error) {
 	s.d.cfg.Observer.WatchChanged(err)
 }
 
-// Trigger asks Run for a pass soon. It never blocks.
+// Trigger makes Run start a pass soon. It never blocks.
 func (d *Directory) Trigger() { d.loop.Trigger() }
 
 // Problems returns the problems that the last pass found. The caller owns the slice.
@@ -106,10 +106,11 @@ func (d *Directory) Problems() []Problem { return d.state.result(0).Problems }
 
 // Load reads the files that have changed since the last pass, and returns all pods, ordered
 // by file name and position in the file, and all problems. A bad manifest is a problem and
-// not an error. Load returns an error if the folder could not be read, which is a problem
-// too, or if ctx is done; the pods are then those of the previous pass.
+// not an error. Load returns an error if the folder could not be read, or if ctx is done;
+// the pods are then those of the previous pass. A folder that could not be read is also in
+// the problems.
 //
-// It waits for a pass that is in progress.
+// If a pass is in progress, Load first waits for its end.
 func (d *Directory) Load(ctx context.Context) (Result, error) {
 	res, _, err := d.load(ctx)
 	return res, err
@@ -128,7 +129,7 @@ func (d *Directory) load(ctx context.Context) (res Result, generation int, err e
 func (d *Directory) pass(ctx context.Context) (read int, err error) {
 	names, err := manifestNames(d.cfg.Path)
 	if err != nil {
-		// The disk may be temporarily unavailable. That removes no manifest.
+		// The disk may be temporarily unavailable, so the pods stay.
 		folder := Problem{File: d.cfg.Path, Err: fmt.Errorf("folder cannot be read: %w", withoutPath(err))}
 		d.state.publish(ctx, append([]Problem{folder}, d.state.fileProblems...))
 		return 0, folder

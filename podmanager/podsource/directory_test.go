@@ -346,8 +346,8 @@ func TestDirectory_CancelledPassChangesNothing(t *testing.T) {
 	require.Empty(t, res.Problems)
 }
 
-// TestDirectory_IgnoresPodsAfterMaxPods: the bound is one for all files of a folder, and
-// objects don't count.
+// TestDirectory_IgnoresPodsAfterMaxPods: all files of a folder share one limit, and
+// ConfigMaps and Secrets do not count.
 func TestDirectory_IgnoresPodsAfterMaxPods(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -4,10 +4,10 @@
 // # What it does
 //
 // A [Directory] reads a folder of manifests and delivers the static pods in it. It
-// validates them, sets the defaults that the API server would set, and gives them the
-// identity that static pods have on their node. It watches the folder, also reads it
-// periodically, and delivers the pods when they have changed. An [HTTP] does the same with
-// the manifests at a URL, and a [Static] with pods that a program has created.
+// validates the pods, sets the defaults that the API server would set, and sets the name
+// and UID that static pods have on their node. It watches the folder, also reads it
+// periodically, and delivers the pods when they have changed. An [HTTP] delivers the pods
+// whose manifests are at a URL, and a [Static] delivers pods that a program has created.
 //
 // podmanager.Merge merges the pods of several sources into one stream of operations.
 //
@@ -16,43 +16,43 @@
 // temporary files and subfolders. Symbolic links are followed, so that a mounted ConfigMap
 // works. A file contains a Pod of apiVersion v1, or in YAML several Pods as documents;
 // lists are rejected. A Directory with a [Store] also accepts ConfigMaps and Secrets, and
-// puts them into the Store, from which they can be read for volumes and environment
+// puts them into the Store. The agent reads them from the Store for volumes and environment
 // variables.
 //
 // # What you supply
 //
 // A path or a URL, the node's name, and a function that Run calls with the pods. Write each
-// manifest to a file with another name and then rename it, as editors do: the first part of
-// a file can be a valid manifest.
+// manifest to a file with a name that is ignored, and then rename the file: the first part
+// of an incomplete file can be a valid manifest.
 //
 // # What it guarantees
 //
-//  1. A manifest is used as a whole or not at all. One error lists unknown fields,
-//     duplicate keys, wrong types and everything else that a node can check, with the paths
-//     of the fields. For a duplicate key in YAML it has the line. Errors and logs never
-//     contain the data of a ConfigMap or a Secret.
-//  2. A bad file does not affect the pods of other files. If a file was good before, its
-//     last good pods stay, so that a typing error terminates no pod. The last good pods are
-//     kept in memory only: after a restart of the process a bad file defines no pods. An
-//     empty file is a bad file, because a file can be empty while it is saved. A server's
-//     response counts as one file.
-//  3. A pod is removed when its manifest is deleted from its file, or the file from the
-//     folder. A folder that does not exist or cannot be read is a [Problem], and the pods
-//     stay; the same applies to a server that does not answer. An empty folder defines no
-//     pods. If the folder is on a disk that can be unmounted, use a subfolder of the mount
-//     point, so that an unmounted disk is not an empty folder.
+//  1. A manifest is used as a whole or not at all. One error lists all unknown fields,
+//     duplicate keys, wrong types and everything else that a node can check, with the path
+//     of each field. The error of a duplicate key in YAML has the line instead. Errors and
+//     logs never contain the data of a ConfigMap or a Secret.
+//  2. A bad file does not affect the pods of other files. If an earlier version of a bad
+//     file was good, the pods of that version stay, so that a typing error terminates no
+//     pod. The last good version is stored in memory only: after a restart of the process a
+//     bad file defines no pods. An empty file is a bad file, because a file can be empty
+//     while an editor saves it. The response of a server counts as one file.
+//  3. A pod is removed when its manifest is deleted from the file, or when the file is
+//     deleted from the folder. A folder that does not exist or cannot be read is a
+//     [Problem], and the pods stay. The same applies to a server that does not answer. An
+//     empty folder defines no pods. If the folder is on a disk that can be unmounted, use a
+//     subfolder of the mount point, so that an unmounted disk is not an empty folder.
 //  4. Each problem is reported once when it appears and once when it is resolved.
 //  5. Only the content of manifests matters. Touching, renaming or reformatting a file
 //     changes no pod, and neither does moving a manifest between files.
-//  6. If two manifests have the same name or UID, the first one by file name and position
-//     is used; the other is a problem that names both files.
+//  6. If two manifests have the same name or UID, the first manifest by file name and
+//     position is used. The other manifest is a problem that names both files.
 //  7. Pods are ordered by file name, then by document in the file. Pods after the first
 //     [MaxPods] are ignored and are a problem.
 //  8. Only regular files of at most [MaxManifestBytes] are read. A pass over an unchanged
-//     folder lists it, reads the attributes of each manifest, and reads no file. A file is
-//     read again if its size, modification time or inode differ, and in each pass until
-//     these have stayed the same for two seconds. A later change of the content that keeps
-//     all three is not detected.
+//     folder lists the folder and reads the attributes of each manifest, but reads no file.
+//     A file is read again if its size, modification time or inode has changed, and in each
+//     pass until all three have stayed the same for two seconds. A later change of the
+//     content that changes none of the three is not detected.
 //
 // # Identity
 //
@@ -61,29 +61,30 @@
 // the node, and the metadata and spec as written in the manifest. So editing a manifest
 // without a UID defines another pod; editing a manifest with a UID defines a new version of
 // the same pod. The annotation kubernetes.io/config.hash changes with the content in both
-// cases. The annotation kubernetes.io/config.seen is the time at which the UID was first
-// seen; it stays until the pod is removed. The pod's phase is Pending, and it tolerates
-// every NoExecute taint, unless it is from a URL.
+// cases. The annotation kubernetes.io/config.seen is the time at which the source first
+// read a manifest with this UID; it stays the same until the pod is removed. The pod's
+// phase is Pending. The pod tolerates every NoExecute taint, unless it is from a URL.
 //
 // # Watching
 //
-// After a change, a pass begins when the folder has not changed for 5 ms, for 20 ms if the
-// file is empty or its last line is incomplete, for 50 ms if a file was removed, and after
-// at most 75 ms in total. An editor saves a file in several steps, and between two steps
-// the file may be incomplete or missing. If an incomplete file is read nevertheless, it is
-// usually a Problem, and the previous pods stay. A program that writes slowly should write
-// to a file with another name and rename it.
+// After a change, a Directory starts a pass when the folder has not changed for 5 ms.
+// Instead of 5 ms it waits 20 ms if the file is empty or its last line is incomplete, and
+// 50 ms if a file was removed. It waits at most 75 ms in total. An editor saves a file in
+// several steps, and between two steps the file may be incomplete or missing. If an
+// incomplete file is read nevertheless, it is usually a Problem, and the previous pods
+// stay. A program that writes slowly should write to a file with another name and rename
+// it.
 //
-// When the folder is replaced, the new one is watched; while it does not exist, its parent
-// is watched. If no watch is available, or the file system does not support watches, the
-// folder is polled each second, each poll tries to start the watch again, and one line is
-// logged. If a manifest is a link to a file in another folder, that file is not watched but
-// checked every 20 s.
+// When the folder is replaced, the new folder is watched. While the folder does not exist,
+// its parent is watched. If no watch is available, or the file system does not support
+// watches, the folder is polled each second, each poll tries to start the watch again, and
+// one line is logged. If a manifest is a link to a file in another folder, that file is not
+// watched: the pass every 20 s detects its changes.
 //
 // # Goroutines and locking
 //
-// The Run methods call set in the goroutine that called Run. [Directory.Run] starts one
-// more goroutine for the watch, in addition to the watcher's own; both end before it
+// The Run methods call set in the goroutine that called Run. [Directory.Run] starts a
+// goroutine for the watch, and the fsnotify watcher starts another. Both end before Run
 // returns. In each source one lock serialises passes and is held during the callbacks of
 // [Observer]; another lock guards the state that reads return.
 //
@@ -92,11 +93,10 @@
 // The baseline is kubelet 1.36 and 1.37. What is in a manifest:
 //
 //   - The kubelet validates affinity, topology spread constraints, node selectors,
-//     scheduling gates, priority and readiness gates; ours leaves to the scheduler what
-//     only it reads.
+//     scheduling gates, priority and readiness gates; ours does not validate these fields.
 //   - The kubelet validates, and gives defaults to, volumes of kinds that ours does not
-//     mount, resource claims, block devices, variables from files and settings for
-//     Windows; ours refuses such a pod at admission, whatever these hold.
+//     mount, resource claims, block devices, variables from files and settings for Windows;
+//     ours refuses such a pod at admission, whatever the values of these fields are.
 //   - The kubelet validates owners, finalizers, managed fields, the generated name's
 //     prefix and the generation; ours leaves them alone, because no API server stores
 //     the manifest.
@@ -149,14 +149,14 @@
 //     ours refuses its manifest.
 //   - The kubelet reacts to a change of a file at once or at its next pass; ours waits
 //     until the file has stopped changing.
-//   - A YAML document is refused whose aliases add more than 1 MiB to it; the kubelet
-//     expands them to as much memory as they ask for.
+//   - Ours refuses a YAML document whose aliases add more than 1 MiB to it; the kubelet
+//     expands aliases without a limit.
 //   - The kubelet reads every file at every pass, whatever its size, and fetches a URL
 //     every 20 s, however often it fails; ours reads files that have changed, up to
 //     [MaxManifestBytes], and waits longer after failures.
 //
-// Values that no node can check are not checked: whether the objects exist that a pod
-// refers to, and fields that only the scheduler or an admission plugin reads.
+// A node cannot check everything: whether the objects exist to which a pod refers, and
+// fields that only the scheduler or an admission plugin reads, are not checked.
 //
 // # Testing your code with it
 //

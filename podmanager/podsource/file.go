@@ -22,13 +22,13 @@ import (
 // without being read.
 const MaxManifestBytes = 1 << 20
 
-// MaxPods is the largest number of pods of a source, far more than a node can run. Pods
-// after these, in the order of the source, are ignored and are a [Problem].
+// MaxPods is the largest number of pods of a source, far more than a node can run. The pods
+// after the first MaxPods, in the order of the source, are ignored and are a [Problem].
 const MaxPods = 1000
 
-// stableTime is how long a file's attributes must stay the same until it is no longer read
-// in each pass. Two writes within the resolution of the file system's timestamps leave the
-// same attributes, and that resolution is two seconds on some file systems.
+// stableTime is how long the attributes of a file must stay the same before passes stop
+// reading the file. Two writes within the resolution of the file system's timestamps may
+// leave the same attributes. This resolution is two seconds on some file systems.
 const stableTime = 2 * time.Second
 
 // file is the result of reading one file. It is immutable.
@@ -36,13 +36,13 @@ type file struct {
 	// info has the file's attributes at its last read; nil if the file can no longer be
 	// read.
 	info os.FileInfo
-	// since is when these attributes were first seen.
+	// since is the time of the first read with these attributes.
 	since time.Time
-	// stable reports whether the file was read when it had had these attributes for
-	// stableTime.
+	// stable means that the last read was at least stableTime after since.
 	stable bool
 	sum    [sha256.Size]byte
-	// manifests are the last good ones, so that a typing error terminates no pod.
+	// manifests are those of the last good version of the file, so that a typing error
+	// terminates no pod.
 	manifests []manifest
 	problems  []Problem
 }
@@ -73,8 +73,8 @@ func isManifestName(name string) bool {
 }
 
 // load returns the current state of the file at path, and reports whether it opened the
-// file. The result is old itself if the file has not changed, and nil if it does not exist
-// or is a folder.
+// file. The result is old itself if the file has not changed, and nil if the path does not
+// exist or is a folder.
 func load(path string, old *file, of origin, now time.Time) (f *file, opened bool) {
 	info, err := os.Stat(path)
 	switch {
@@ -174,7 +174,8 @@ func read(path string) ([]byte, os.FileInfo, error) {
 	return data, info, err
 }
 
-// openFile opens a file without blocking, in case it was replaced by a pipe.
+// openFile opens a file without blocking, because the file may have been replaced by a
+// pipe.
 func openFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
@@ -195,9 +196,9 @@ type selection struct {
 	problems []Problem
 }
 
-// selectManifests returns the pods, objects and problems of the files. Of two manifests for
-// the same pod or object the first is used and the other is a problem. Pods after the first
-// MaxPods are a problem too.
+// selectManifests returns the pods, objects and problems of the files. If two manifests
+// define the same pod or object, the first manifest is used and the second is a problem.
+// Pods after the first MaxPods are a problem too.
 func selectManifests(files []*file) (c selection) {
 	names := make(map[string]manifest)
 	uids := make(map[types.UID]manifest)

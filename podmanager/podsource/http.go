@@ -34,7 +34,7 @@ type HTTP struct {
 	loop   *loop.Loop
 
 	step  sync.Mutex // serialises passes, and is held during callbacks
-	last  *file      // the last response, good or bad; nil before the first
+	last  *file      // the last response, good or bad; nil before the first response
 	etag  string     // of the last response
 	fails int        // failed requests since the last response
 	state state
@@ -70,8 +70,8 @@ func newTransport() http.RoundTripper {
 }
 
 // Run sends a request at once and then every period, until ctx is done; then it returns
-// nil. It calls set as [Directory.Run] does. Problems do not end it. A second concurrent
-// Run returns [ErrRunning].
+// nil. It calls set in the same cases as [Directory.Run]. Problems do not end Run. A second
+// concurrent Run returns [ErrRunning].
 func (h *HTTP) Run(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
 	delivered := 0
 	if h.cfg.Client == nil {
@@ -91,16 +91,16 @@ func (h *HTTP) Run(ctx context.Context, set func(context.Context, []*corev1.Pod)
 	})
 }
 
-// Trigger asks Run for a request soon. It never blocks.
+// Trigger makes Run send a request soon. It never blocks.
 func (h *HTTP) Trigger() { h.loop.Trigger() }
 
 // Problems returns the problems that the last pass found. The caller owns the slice.
 func (h *HTTP) Problems() []Problem { return h.state.result(0).Problems }
 
 // Load sends one request, and returns all pods and all problems. A bad manifest is a
-// problem and not an error. Load returns an error if the request failed, which is a problem
-// too, or if ctx is done; the pods are then those of the previous pass. It waits for a pass
-// that is in progress.
+// problem and not an error. Load returns an error if the request failed, or if ctx is done;
+// the pods are then those of the previous pass. A failed request is also in the problems.
+// If a pass is in progress, Load first waits for its end.
 func (h *HTTP) Load(ctx context.Context) (Result, error) {
 	l := h.load(ctx)
 	return l.res, l.err
@@ -217,8 +217,8 @@ func retryAfter(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// withoutURL removes the URL from an error of package http, because the Problem contains it
-// already, without its secret parts.
+// withoutURL removes the URL from an error of package http, because the Problem already
+// contains the URL without its secret parts.
 func withoutURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
@@ -226,8 +226,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-// backOff returns how long to wait after this number of consecutive failures. asked is the
-// server's Retry-After.
+// backOff returns the time until the next request. fails is the number of consecutive
+// failures, and asked is the server's Retry-After.
 func backOff(fails int, period, asked time.Duration) time.Duration {
 	if fails == 0 {
 		return period

@@ -248,7 +248,7 @@ func TestHTTP_SendsTheETag(t *testing.T) {
 	require.Equal(t, "Bearer x", s.asked[1].Header.Get("Authorization"))
 	require.Equal(t, "pods.test", s.asked[1].Host)
 
-	// A bad answer stays a problem while it is not modified.
+	// A bad response is still a problem if the server then answers Not Modified.
 	s.respond = func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("If-None-Match") == `"v2"` {
 			w.WriteHeader(http.StatusNotModified)
@@ -278,7 +278,7 @@ func TestHTTP_CancelledRequestIsNoProblem(t *testing.T) {
 
 func TestHTTP_RunBacksOffAndDeliversChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex // the bubble's time orders nothing for the race detector
+		var mu sync.Mutex // for the race detector, which ignores the order by the bubble's time
 		var asked []time.Duration
 		var told []string
 		start := time.Now()
@@ -375,8 +375,8 @@ func TestHTTP_ClosesItsConnections(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// TestHTTP_IgnoresPodsAfterMaxPods: the first of the answer are those that were
-// there before as long as its order stays.
+// TestHTTP_IgnoresPodsAfterMaxPods: while the order of the pods in the response stays the
+// same, the same pods are used.
 func TestHTTP_IgnoresPodsAfterMaxPods(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

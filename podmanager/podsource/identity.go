@@ -24,7 +24,8 @@ const SourceStatic = "static"
 // second.
 const seenLayout = "2006-01-02T15:04:05.000000000Z07:00"
 
-// origin has the properties of a source that its pods depend on.
+// origin contains the properties of a source that determine how its manifests are decoded
+// and what the names and UIDs of its pods are.
 type origin struct {
 	source, node, owner string
 	objects             bool // ConfigMaps and Secrets are accepted too
@@ -43,8 +44,8 @@ func contentHash(pod *corev1.Pod, of origin) string {
 		Status       corev1.PodStatus `json:",omitzero"`
 	}{of.source, strings.ToLower(of.node), of.owner, pod.ObjectMeta, pod.Spec, pod.Status})
 	if err != nil {
-		// A pod decoded from JSON can always be marshaled. If not, changes of the pod go
-		// unnoticed.
+		// A pod decoded from JSON can always be marshaled. Otherwise changes of the pod would not
+		// be detected.
 		data = []byte(pod.Namespace + "/" + pod.Name)
 	}
 	sum := sha256.Sum256(data)
@@ -70,8 +71,8 @@ func setIdentity(pod *corev1.Pod, of origin, hash string) {
 }
 
 // tolerateNoExecute makes the pod tolerate every NoExecute taint, because a static pod
-// cannot run on another node. An existing toleration of all these taints loses its time
-// limit.
+// cannot run on another node. If the pod tolerates these taints already, but only for a
+// limited time, the time limit is removed.
 func tolerateNoExecute(spec *corev1.PodSpec) {
 	always := corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
 	i := slices.IndexFunc(spec.Tolerations, func(t corev1.Toleration) bool { return t.MatchToleration(&always) })
@@ -86,9 +87,9 @@ func tolerateNoExecute(spec *corev1.PodSpec) {
 // many nodes may have the same manifest.
 func staticName(name, nodeName string) string { return name + "-" + strings.ToLower(nodeName) }
 
-// stampSeen returns the pods of the manifests, with the time at which their UID was first
-// seen: now for a new UID, the previous time for a known one. A pod with unchanged content
-// is returned as the object in before.
+// stampSeen returns the pods of the manifests, each with the time at which the source first
+// read a manifest with the UID: now for a new UID, and the previous time for a UID in
+// before. If the content of a pod has not changed, it returns the object in before.
 func stampSeen(manifests []manifest, before map[types.UID]*corev1.Pod, now time.Time) (pods []*corev1.Pod, byUID map[types.UID]*corev1.Pod) {
 	byUID = make(map[types.UID]*corev1.Pod, len(manifests))
 	for _, m := range manifests {

@@ -18,15 +18,17 @@ import (
 	"github.com/kubeparts/kubeparts/podmanager/podsource"
 )
 
-// model is the naive folder: which pod each file gave last, and whether it is bad now.
+// model is a simple model of the folder: the last good pod of each file, and whether the
+// file is bad now.
 type model map[string]modelFile
 
 type modelFile struct {
-	pod string // "name image", empty if it was never good
+	pod string // "name image", empty if the file was never good
 	bad bool
 }
 
-// pods are the pods by name: of two with one name, the one of the first file.
+// pods returns the pods. If two files define a pod with the same name, it returns the pod
+// of the first file.
 func (m model) pods() map[string]bool {
 	names, pods := map[string]bool{}, map[string]bool{}
 	for _, file := range slices.Sorted(maps.Keys(m)) {
@@ -54,8 +56,8 @@ func (m model) problems() (n int) {
 	return n + good - len(names)
 }
 
-// Whatever happens to a file between two passes, the pods are those of the model,
-// and the problems that were told of are those that there are.
+// Whatever happens to a file between two passes, the pods are those of the model, and the
+// reported problems are the current problems.
 func TestDirectory_AgreesWithTheModel(t *testing.T) {
 	t.Parallel()
 	for run := range 100 {
@@ -78,7 +80,8 @@ func randomOp(b *bed, rnd *rand.Rand, m model, step int) {
 	file := fmt.Sprintf("f%d.yaml", rnd.IntN(4))
 	path := filepath.Join(b.path, file)
 	name := fmt.Sprintf("p%d", rnd.IntN(3))
-	// Each has a length of its own: the fake clock runs ahead of that of the files.
+	// Each version of a file has another length, because the fake clock is ahead of the
+	// clock of the file system.
 	image := "i:" + strings.Repeat("x", step+1)
 	switch rnd.IntN(6) {
 	case 0: // removed
@@ -87,7 +90,7 @@ func randomOp(b *bed, rnd *rand.Rand, m model, step int) {
 	case 1: // spoiled
 		b.write(file, "spoiled: true # "+image)
 		m[file] = modelFile{pod: m[file].pod, bad: true}
-	case 2: // moved over another one
+	case 2: // moved over another file
 		to := fmt.Sprintf("f%d.yaml", rnd.IntN(4))
 		if f, ok := m[file]; ok && to != file && !f.bad {
 			require.NoError(b.t, os.Rename(path, filepath.Join(b.path, to)))

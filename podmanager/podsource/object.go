@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// completeObject sets the fields that the API server would set, and returns the validation
-// errors. They contain no values.
+// completeObject sets the fields that the API server would set, and returns the
+// validation errors. The errors contain no values.
 func completeObject(object metav1.Object) field.ErrorList {
 	if object.GetNamespace() == "" {
 		object.SetNamespace(corev1.NamespaceDefault)

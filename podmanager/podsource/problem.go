@@ -31,7 +31,7 @@ func (p Problem) Error() string {
 // Unwrap returns Err.
 func (p Problem) Unwrap() error { return p.Err }
 
-// attrs returns the place of the problem as attributes of a log line.
+// attrs returns the file and the document of the problem as log attributes.
 func (p Problem) attrs() []any {
 	if p.Document == 0 {
 		return []any{"file", p.File}
@@ -39,8 +39,8 @@ func (p Problem) attrs() []any {
 	return []any{"file", p.File, "document", p.Document}
 }
 
-// compareProblems returns the problems that are only in now and those that are only in
-// before. Problems with the same text are the same problem.
+// compareProblems returns the problems that are only in now, and the problems that are
+// only in before. Problems with the same text are the same problem.
 func compareProblems(before, now []Problem) (added, resolved []Problem) {
 	return without(now, before), without(before, now)
 }

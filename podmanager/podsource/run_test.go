@@ -21,7 +21,7 @@ import (
 func TestRun_DeliversTheFirstSetAndChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "manifests")
-		var mu sync.Mutex // the bubble's time orders nothing for the race detector
+		var mu sync.Mutex // for the race detector, which ignores the order by the bubble's time
 		var told []string
 		var passes, added, gone int
 		d, err := podsource.NewDirectory(podsource.DirectoryConfig{

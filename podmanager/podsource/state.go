@@ -59,7 +59,8 @@ func (s *state) update(files []*file, now time.Time) {
 	s.pods = slices.Clip(pods)
 }
 
-// publish sets the current problems, and reports the differences from the previous ones.
+// publish sets the current problems, and reports the differences from the previous
+// problems.
 func (s *state) publish(ctx context.Context, problems []Problem) {
 	s.mu.Lock()
 	added, resolved := compareProblems(s.problems, problems)
@@ -76,8 +77,8 @@ func (s *state) publish(ctx context.Context, problems []Problem) {
 	}
 }
 
-// result returns the current state as the Result of a pass that has read this number of
-// files.
+// result returns the current state as the Result of a pass. read is the number of files
+// that the pass has read.
 func (s *state) result(read int) Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,8 +18,8 @@ type StaticConfig struct {
 	// NodeName and Owner are as in a [DirectoryConfig]. NodeName is required.
 	NodeName string
 	Owner    string
-	// Clock is the time source for the annotation with the time at which a pod was first
-	// seen. Default: the system clock.
+	// Clock is the time source for the annotation kubernetes.io/config.seen. Default: the
+	// system clock.
 	Clock clock.PassiveClock
 }
 
@@ -37,8 +37,8 @@ type Static struct {
 	state state
 }
 
-// NewStatic returns a Static. It delivers no set of pods, not even an empty one, before the
-// first Set.
+// NewStatic returns a Static. Before the first call of [Static.Set], it delivers no pods,
+// and not an empty set either.
 func NewStatic(cfg StaticConfig) (*Static, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("podsource: invalid config: %w", err)
@@ -49,10 +49,10 @@ func NewStatic(cfg StaticConfig) (*Static, error) {
 	return &Static{cfg: cfg, loop: loop.New(clock.RealClock{})}, nil
 }
 
-// Run calls set with the pods of the first [Static.Set], and then with each set of pods
-// that differs from the previous one, until ctx is done; then it returns nil. If
-// [Static.Set] is called several times while set runs, only the last call counts. Run calls
-// set in its own goroutine; set must modify neither the slice nor the pods. A second
+// Run calls set with the pods of the first [Static.Set], and then whenever the pods have
+// changed, until ctx is done; then it returns nil. If [Static.Set] is called several times
+// while set runs, Run delivers only the pods of the last call. Run calls set in the
+// goroutine that called Run; set must modify neither the slice nor the pods. A second
 // concurrent Run returns [ErrRunning].
 func (s *Static) Run(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
 	delivered := 0
@@ -64,13 +64,13 @@ func (s *Static) Run(ctx context.Context, set func(context.Context, []*corev1.Po
 			set(ctx, pods)
 			delivered = generation
 		}
-		return time.Hour // Set triggers it
+		return time.Hour // Set triggers the next pass
 	})
 }
 
-// Set replaces all pods. They are copied. If any pod is invalid, nothing changes, and the
-// error joins a [Problem] for each invalid pod. The Document of a Problem is the position
-// in pods, counted from 1.
+// Set replaces all pods with copies of pods. If any pod is invalid, nothing changes, and
+// the error joins a [Problem] for each invalid pod. The Document of a Problem is the
+// position in pods, counted from 1.
 func (s *Static) Set(pods []*corev1.Pod) error {
 	f, err := s.decode(pods)
 	if err != nil {

@@ -15,16 +15,16 @@ import (
 	"github.com/kubeparts/kubeparts/internal/coalesce"
 )
 
-// ErrNotRead is returned by a [Store] whose source has not been read yet, so that its
-// objects are unknown. Do not treat it as NotFound: an optional object may still exist.
+// ErrNotRead is returned by a [Store] whose source has not been read yet. The objects are
+// then unknown. Do not treat it as NotFound: an optional object may still exist.
 var ErrNotRead = errors.New("the source has not been read yet")
 
 // Store holds the ConfigMaps and Secrets among the manifests of a source. Create it with
 // [NewStore], or use the zero value, and set it in the config of one source; all methods
 // are safe for concurrent use. The objects are shared and must not be modified.
 //
-// Their data is in no error and in no log. The Store keeps it in memory. It does not check
-// the permissions of the files.
+// Errors and logs never contain the data of the objects. The Store keeps the data in
+// memory. It does not check the permissions of the manifests.
 type Store struct {
 	mu      sync.RWMutex
 	claimed bool
@@ -43,18 +43,18 @@ type Objects struct {
 // NewStore returns an empty Store whose source has not been read yet. It starts nothing.
 func NewStore() *Store { return new(Store) }
 
-// ConfigMap returns a ConfigMap of the pod's namespace. If it does not exist, the error is
-// a NotFound error like that of the API server. Before the source was read the error is
-// [ErrNotRead].
+// ConfigMap returns a ConfigMap of the pod's namespace. If the ConfigMap does not exist,
+// the error is a NotFound error like that of the API server. Until the source has been
+// read, the error is [ErrNotRead].
 func (s *Store) ConfigMap(_ context.Context, pod *corev1.Pod, name string) (*corev1.ConfigMap, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return find(s.objects.ConfigMaps, s.read, "configmaps", pod.Namespace, name)
 }
 
-// Secret returns a Secret of the pod's namespace. If it does not exist, the error is a
-// NotFound error like that of the API server. Before the source was read the error is
-// [ErrNotRead].
+// Secret returns a Secret of the pod's namespace. If the Secret does not exist, the error
+// is a NotFound error like that of the API server. Until the source has been read, the
+// error is [ErrNotRead].
 func (s *Store) Secret(_ context.Context, pod *corev1.Pod, name string) (*corev1.Secret, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -82,10 +82,10 @@ func (s *Store) Snapshot() (objects Objects, read bool) {
 	return s.objects, s.read
 }
 
-// Subscribe returns a channel that receives a message after a change, and holds one at the
-// beginning. The message does not name the change; changes in quick succession may cause a
-// single message. A slow reader delays no other caller. The channel is closed soon after
-// ctx is done.
+// Subscribe returns a channel that receives a message after a change. The channel already
+// has a first message when Subscribe returns. A message does not contain the change;
+// changes in quick succession may cause a single message. A slow reader delays no other
+// caller. The channel is closed soon after ctx is done.
 func (s *Store) Subscribe(ctx context.Context) <-chan struct{} { return s.changes.Subscribe(ctx) }
 
 // claim reserves the Store for one source, because two sources would overwrite each other's

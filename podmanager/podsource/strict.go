@@ -19,9 +19,9 @@ import (
 // returns an error with the path for every unknown field, every duplicate key and every
 // value of a wrong type.
 //
-// It exists because decoders stop at the first wrong type, and report the Go type instead
-// of the path. For a type with its own UnmarshalJSON, such as a quantity, they report
-// neither. If secret is true, errors contain no values.
+// A JSON decoder would stop at the first wrong type, and report the Go type instead of the
+// path. For a type with its own UnmarshalJSON, such as a quantity, it would report neither.
+// If secret is true, errors contain no values.
 func checkFields(data []byte, t reflect.Type, secret bool) field.ErrorList {
 	c := checker{fields: make(map[reflect.Type]map[string]reflect.Type), secret: secret}
 	c.value(nil, data, t)
@@ -135,8 +135,8 @@ func (c *checker) wrong(path *field.Path, raw json.RawMessage, want string) {
 	c.errs = append(c.errs, field.TypeInvalid(path, c.shown(raw), "must be "+want+", not "+kindOf(raw)))
 }
 
-// fieldsOf returns the types of a struct's fields by JSON name, including those of embedded
-// structs.
+// fieldsOf returns the types of a struct's fields by JSON name, including the fields of
+// embedded structs.
 func (c *checker) fieldsOf(t reflect.Type) map[string]reflect.Type {
 	if fields, ok := c.fields[t]; ok {
 		return fields

@@ -19,7 +19,8 @@ type document struct {
 	text   []byte
 }
 
-// splitYAML returns the documents of a YAML stream without those that have only comments.
+// splitYAML returns the documents of a YAML stream, without empty documents and documents
+// that have only comments.
 func splitYAML(data []byte) (docs []document) {
 	var text []byte
 	empty, lines := true, 0
@@ -87,8 +88,8 @@ func checkAliases(text []byte) error {
 }
 
 // expandedSize returns the size in bytes of the values in a node after all aliases are
-// expanded, counting at least one byte per node. It reports false for a size above limit,
-// and for a node that contains itself. sizes has the sizes of the nodes visited before, and
+// expanded, counting at least one byte per node. It returns false if the size is above
+// limit, or if a node contains itself. sizes has the sizes of the nodes visited before, and
 // -1 for the ancestors of n.
 func expandedSize(n *yamlv3.Node, sizes map[*yamlv3.Node]int, limit int) (size int, ok bool) {
 	if n.Kind == yamlv3.AliasNode {

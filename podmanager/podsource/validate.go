@@ -18,14 +18,14 @@ import (
 type validator struct {
 	errs      field.ErrorList
 	spec      *corev1.PodSpec
-	volumes   map[string]bool   // declared
-	names     map[string]bool   // of the containers checked so far
-	hostPorts map[hostPort]bool // of containers that run together
+	volumes   map[string]bool   // names of the declared volumes
+	names     map[string]bool   // names of the containers checked so far
+	hostPorts map[hostPort]bool // host ports of containers that run at the same time
 }
 
 // validatePod returns the validation errors of a pod that has its defaults but not its
-// identity. It checks what a node can check: not whether the objects exist that the pod
-// refers to, nor the rules of admission plugins.
+// identity. It checks only what a node can check. It does not check whether the objects
+// exist to which the pod refers, or the rules of admission plugins.
 func validatePod(pod *corev1.Pod, nodeName string) field.ErrorList {
 	v := &validator{
 		spec:    &pod.Spec,
@@ -58,15 +58,15 @@ func (v *validator) named(path *field.Path, name string, check func(string) []st
 	v.invalid(path, name, check(name)...)
 }
 
-// oneOf checks that a value is one of those allowed. It accepts the empty value; the caller
-// checks for it.
+// oneOf checks that value is in allowed. It accepts the empty value, which the caller must
+// check.
 func oneOf[T ~string](v *validator, path *field.Path, value T, allowed ...T) {
 	if value != "" && !slices.Contains(allowed, value) {
 		v.add(field.NotSupported(path, value, allowed))
 	}
 }
 
-// optionalOneOf checks that a value, if it is set, is one of those allowed.
+// optionalOneOf checks that value, if it is not nil, is in allowed.
 func optionalOneOf[T ~string](v *validator, path *field.Path, value *T, allowed ...T) {
 	if value != nil && !slices.Contains(allowed, *value) {
 		v.add(field.NotSupported(path, *value, allowed))
@@ -82,8 +82,8 @@ func between[T int32 | int64](v *validator, path *field.Path, value *T, low, hig
 	}
 }
 
-// id checks the ID of a user or group. The system would truncate a larger number to 32
-// bits, which can be the ID of root.
+// id checks the ID of a user or group. The system would truncate a larger ID to 32 bits,
+// and the result could be the ID of root.
 func (v *validator) id(path *field.Path, value *int64) { between(v, path, value, 0, math.MaxInt32) }
 
 func (v *validator) metadata(pod *corev1.Pod, nodeName string) {

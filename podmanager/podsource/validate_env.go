@@ -76,7 +76,7 @@ func (v *validator) keyRef(at *field.Path, name, key string) {
 	v.named(at.Child("key"), key, validation.IsConfigMapKey)
 }
 
-// The fields of a pod that an environment variable and a file can refer to.
+// The fields of a pod to which an environment variable or a file in a volume can refer.
 const (
 	envFields = "metadata.name metadata.namespace metadata.uid spec.nodeName spec.host spec.serviceAccountName " +
 		"status.hostIP status.hostIPs status.podIP status.podIPs"
@@ -102,8 +102,8 @@ func (v *validator) fieldRef(at *field.Path, r *corev1.ObjectFieldSelector, allo
 	}
 }
 
-// resourceFields are the resources of a container that a variable or a file can refer to,
-// in addition to each size of huge pages.
+// resourceFields are the resources of a container to which an environment variable or a
+// file in a volume can refer. Each size of huge pages is allowed too.
 const resourceFields = "limits.cpu limits.memory limits.ephemeral-storage requests.cpu requests.memory requests.ephemeral-storage"
 
 func isResourceField(name string) bool {

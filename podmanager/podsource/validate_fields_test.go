@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Each row is a field as the kubelet refuses it, with the path that it names.
+// Each row is a field that the kubelet refuses too, with the path in the error.
 func TestValidate_InvalidFields(t *testing.T) {
 	t.Parallel()
 	volume := func(source string) string { return "volumes: [{name: v, " + source + "}]" }

@@ -12,7 +12,7 @@ import (
 )
 
 // resources checks the requests and limits of a container or a pod. supported reports
-// whether it may have a resource of this name.
+// whether the container or pod may have a resource of this name.
 func (v *validator) resources(at *field.Path, r *corev1.ResourceRequirements, supported func(corev1.ResourceName) bool) {
 	for _, name := range sortedKeys(r.Limits) {
 		v.amount(at.Child("limits").Key(string(name)), name, r.Limits[name], supported)
@@ -66,8 +66,8 @@ func isNative(name corev1.ResourceName) bool {
 // overcommits reports whether a request may be less than the limit.
 func overcommits(name corev1.ResourceName) bool { return isNative(name) && !isHugePages(name) }
 
-// isExtended reports whether a device plugin may offer a resource. Resource quotas prefix
-// its name with "requests.", so that must be a valid name too.
+// isExtended reports whether a device plugin may offer a resource. Resource quotas add
+// the prefix "requests." to the name, so the name with the prefix must be valid too.
 func isExtended(name corev1.ResourceName) bool {
 	const ofQuotas = corev1.DefaultResourceRequestsPrefix
 	return !isNative(name) && !strings.HasPrefix(string(name), ofQuotas) && len(validation.IsQualifiedName(ofQuotas+string(name))) == 0
@@ -90,7 +90,7 @@ func isPodResource(name corev1.ResourceName) bool {
 	return len(validation.IsQualifiedName(string(name))) == 0 && resourcehelper.IsSupportedPodLevelResource(name)
 }
 
-// podResources checks the pod-level resources, which must not be less than those of the
+// podResources checks the pod-level resources, also against the resources of the
 // containers (KEP-2837).
 func (v *validator) podResources(at *field.Path) {
 	r := v.spec.Resources

@@ -48,7 +48,7 @@ func isPrivileged(s *corev1.SecurityContext) bool { return s != nil && isTrue(s.
 // usesHostUsers reports whether the pod has no user namespace of its own.
 func (v *validator) usesHostUsers() bool { return v.spec.HostUsers == nil || *v.spec.HostUsers }
 
-// security checks the security context of a container. It may be nil.
+// security checks the security context of a container. s may be nil.
 func (v *validator) security(at *field.Path, s *corev1.SecurityContext) {
 	if s == nil {
 		return

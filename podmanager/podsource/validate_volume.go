@@ -29,8 +29,8 @@ func (v *validator) volume(at *field.Path, vol *corev1.Volume) {
 	v.volumeSource(at, &vol.VolumeSource)
 }
 
-// volumeSource checks a volume source of a supported kind. A pod with another kind is
-// rejected at admission.
+// volumeSource checks a volume source of a supported kind. A pod with a volume of another
+// kind is rejected at admission.
 func (v *validator) volumeSource(at *field.Path, source *corev1.VolumeSource) {
 	if h := source.HostPath; h != nil {
 		at := at.Child("hostPath")
@@ -198,7 +198,8 @@ func (v *validator) files(at *field.Path, items []corev1.DownwardAPIVolumeFile) 
 	}
 }
 
-// inside checks the path of a file in a volume: relative and below the volume's root.
+// inside checks the path of a file in a volume. The path must be relative and below the
+// root of the volume.
 func (v *validator) inside(at *field.Path, name string) {
 	v.required(at, name)
 	v.relative(at, name)

@@ -26,25 +26,25 @@ const (
 	maxDelay         = 75 * time.Millisecond
 )
 
-// watch triggers a pass of Run when its folder changes. Only Run's goroutine calls its
-// methods.
+// watch triggers a pass of Run when the folder changes. Only the goroutine of Run calls its
+// methods, except listen.
 type watch struct {
 	open    func() (*fsnotify.Watcher, error)
 	path    string
 	trigger func()
 	clock   clock.Clock
 
-	watcher    *fsnotify.Watcher // nil until it was created
-	folder     os.FileInfo       // the watched folder; nil if none is watched
+	watcher    *fsnotify.Watcher // nil until start has created it
+	folder     os.FileInfo       // the watched folder; nil if no folder is watched
 	replaced   atomic.Bool       // the folder at path may have been replaced
 	goroutines sync.WaitGroup
 }
 
-// watchFolder watches the folder that is at the path now. It is called before each pass:
-// the pass sees all changes up to then, and the watch notifies about later ones. If the
-// folder does not exist, watchFolder watches its parent, in which it may be created. If the
-// path is a link, watchFolder watches the parent too, because the link may be replaced by a
-// link to another folder.
+// watchFolder watches the folder that is at the path now. Run calls it before each pass:
+// the pass finds all changes up to this call, and the watch notifies about later changes.
+// If the folder does not exist, watchFolder watches its parent, in which it may be created.
+// If the path is a link, watchFolder watches the parent too, because the link may be
+// replaced by a link to another folder.
 func (w *watch) watchFolder() error {
 	if err := w.start(); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (w *watch) watchFolder() error {
 	} else if slices.Contains(w.watcher.WatchList(), parent) {
 		_ = w.watcher.Remove(parent)
 	}
-	now, err := os.Stat(w.path) // stat again, because it may have been created before the parent was watched
+	now, err := os.Stat(w.path) // stat again, because the folder may have been created before the parent was watched
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		w.folder = nil
@@ -69,7 +69,7 @@ func (w *watch) watchFolder() error {
 	if !replaced && w.folder != nil && os.SameFile(now, w.folder) && slices.Contains(w.watcher.WatchList(), w.path) {
 		return nil
 	}
-	_ = w.watcher.Remove(w.path) // fails if the folder was removed, which also ended the watch
+	_ = w.watcher.Remove(w.path) // fails if the folder was removed, because the removal has ended the watch
 	w.folder = nil
 	if err := w.watcher.Add(w.path); err != nil {
 		return err
@@ -124,8 +124,8 @@ func (w *watch) listen(watcher *fsnotify.Watcher) {
 			if !ok {
 				return
 			}
-			// Events or the watch itself were lost: watchFolder restores the watch, and a pass
-			// finds the changes.
+			// Events or the watch itself were lost: watchFolder restores the watch, and the next
+			// pass finds the changes.
 			w.replaced.Store(true)
 			d.extend(quietAfterWrite)
 		case <-d.expired:

@@ -20,8 +20,8 @@ import (
 	"github.com/kubeparts/kubeparts/podmanager/podsource"
 )
 
-// watched is a running Directory that polls so rarely that it learns of changes from its
-// watch only.
+// watched is a running Directory that polls so rarely that only its watch detects
+// changes.
 type watched struct {
 	t       *testing.T
 	path    string
@@ -108,7 +108,7 @@ func (w *watched) requireNext(want string) {
 	w.t.Helper()
 	told, took := w.next()
 	require.Equal(w.t, want, told)
-	if took > 100*time.Millisecond { // the aim, missed on a machine that is busy
+	if took > 100*time.Millisecond { // more than the goal: the machine is busy
 		w.t.Logf("told after %v", took)
 	}
 }
@@ -178,7 +178,7 @@ func TestWatch_SaveByAnEditorIsOneChange(t *testing.T) {
 		require.NoError(t, os.Remove(w.file(".a.yaml.swp")))
 		slow, want := time.Since(begin) > 25*time.Millisecond, fmt.Sprintf("a-n i:%d", i+1)
 		told, _ := w.next()
-		for slow && told != want { // an editor without a processor, for which nobody waits
+		for slow && told != want { // a slow editor: the Directory may deliver the pods before the editor has finished
 			told, _ = w.next()
 		}
 		require.Equal(t, want, told)
@@ -198,7 +198,8 @@ func TestWatch_ManyFilesNeedFewPasses(t *testing.T) {
 	for strings.Count(told, "i:1") < 200 {
 		told, _ = w.next()
 	}
-	// Between two passes it was quiet for 5 ms: on a busy machine after every file.
+	// There are at least 5 ms without a change between two passes. On a busy machine this
+	// may happen after every file.
 	require.Less(t, w.passes.Load()-before, max(100, int32(time.Since(begin)/(5*time.Millisecond))+2))
 }
 
@@ -227,7 +228,7 @@ func TestWatch_FolderRemovedAndCreatedAgain(t *testing.T) {
 	require.NoError(t, os.Mkdir(path, 0o700))
 	w := newWatched(t, path)
 	w.requireNext("")
-	for i := range 5 { // the file system may give the new one the number of the old one
+	for i := range 5 { // the new folder may have the inode number of the old folder
 		w.write("a.yaml", yamlOf("a", fmt.Sprintf("i:%d", i)))
 		w.requireNext(fmt.Sprintf("a-n i:%d", i))
 		noticed := w.foldersGone()
@@ -249,8 +250,9 @@ func TestWatch_FolderRemovedAndCreatedAgain(t *testing.T) {
 // foldersGone returns how often the Directory has logged that its folder does not exist.
 func (w *watched) foldersGone() int { return strings.Count(w.log.String(), "folder cannot be read") }
 
-// waitFolderGone waits until the Directory has noticed once more, so that what follows
-// is another case than a folder that is replaced behind its back.
+// waitFolderGone waits until the Directory has logged once more that its folder does not
+// exist. Otherwise the folder could be replaced between two passes, which is another
+// test.
 func (w *watched) waitFolderGone(before int) {
 	w.t.Helper()
 	for range 200 {
@@ -258,7 +260,7 @@ func (w *watched) waitFolderGone(before int) {
 			return
 		}
 		select {
-		case told := <-w.told: // before the folder its files were removed
+		case told := <-w.told: // the files were removed before the folder
 			require.Empty(w.t, told)
 		case <-time.After(20 * time.Millisecond):
 		}
@@ -289,13 +291,13 @@ func TestWatch_FolderCreatedLater(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "manifests")
 	w := newWatched(t, path)
 	require.NoError(t, w.requireWatch(), "the folder above is")
-	for !strings.Contains(w.log.String(), "folder cannot be read") { // the watch comes before the first look
+	for !strings.Contains(w.log.String(), "folder cannot be read") { // the watch starts before the first pass
 		runtime.Gosched()
 	}
 	require.NoError(t, os.Mkdir(path, 0o700))
 	w.write("a.yaml", yamlOf("a", "i:1"))
 	told := ""
-	for told == "" { // it may have been seen empty
+	for told == "" { // a pass may have read the folder before the file was written
 		told, _ = w.next()
 	}
 	require.Equal(t, "a-n i:1", told)

@@ -47,8 +47,8 @@ func TestQuietAfter_Events(t *testing.T) {
 	}
 }
 
-// Who makes a file writes it next, and who has cut one off, or written it up to the
-// middle of a line, goes on.
+// A program that has created or truncated a file, or has written it up to the middle of a
+// line, will probably write more.
 func TestQuietAfter_IncompleteFile(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -70,7 +70,7 @@ func TestQuietAfter_IncompleteFile(t *testing.T) {
 	require.Equal(t, quietAfterWrite, quietAfter(fsnotify.Event{Name: path, Op: fsnotify.Write}, folder), "it is gone already")
 }
 
-// A machine has few watches, and they are everybody's.
+// A machine has a limited number of watches, which all programs share.
 func TestWatch_PollsAndRetriesWithoutAWatch(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder

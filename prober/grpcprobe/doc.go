@@ -5,11 +5,11 @@
 //
 // [Checker.Check] calls the standard method grpc.health.v1.Health/Check to find out whether
 // a server, or one of its services, is serving. It uses grpc-go, like the kubelet, and
-// keeps each connection for the next check.
+// reuses each connection for the next check.
 //
 // # What you supply
 //
-// Nothing; a dialer is optional. Set prober.Config.GRPC to a Checker:
+// You need not supply anything; a dialer is optional. Set prober.Config.GRPC to a Checker:
 //
 //	checker, err := grpcprobe.New(grpcprobe.Config{})
 //	if err != nil { ... }
@@ -18,28 +18,30 @@
 //
 // # What it guarantees
 //
-//  1. Every response, and the lack of one, is an outcome with the kubelet's text.
-//  2. A refused connection is a failure at once, not at the timeout, and so is a server
-//     that does not use HTTP/2.
-//  3. If a kept connection ends before the server responds, that is not a failure: the
-//     Checker repeats the check over a new connection.
+//  1. Every response, and every missing response, results in an outcome with the kubelet's
+//     text.
+//  2. If the server refuses the connection or does not use HTTP/2, the check fails at once,
+//     not at the timeout.
+//  3. If a reused connection ends before the server responds, the check does not fail: the
+//     Checker repeats it over a new connection.
 //  4. A connection is closed when no check has used it for IdleTimeout.
 //  5. The headers and the message of a response are limited to 16 KiB each.
 //
 // # Goroutines and locking
 //
-// A Checker is safe for concurrent use. A connection is used by one check at a time. While
-// a connection is open, gRPC runs a few goroutines for it. All of them end with Close.
+// A Checker is safe for concurrent use. Only one check at a time uses a connection. While a
+// connection is open, gRPC runs a few goroutines for it. All of these goroutines end when
+// Close is called.
 //
 // # Differences from the kubelet
 //
-//   - Connections are reused. The kubelet opens a new one for each probe.
+//   - Connections are reused. The kubelet opens a new connection for each probe.
 //   - Connections are closed by a reset, so that no socket stays in TIME_WAIT.
 //   - A refused connection is a failure at once, with that cause; in the kubelet it takes
 //     the whole timeout and is reported as a timeout.
 //   - The kubelet reads messages of up to 4 MiB; here the probe fails when the server
 //     announces a message above 16 KiB.
-//   - TLS, without verification of the server's certificate (KEP-4939).
+//   - Probes can use TLS, without verification of the server's certificate (KEP-4939).
 //
 // # Testing your code with it
 //

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// maxAnswer limits the message and the headers of a response, each.
+	// maxAnswer is the maximum size of the message of a response, and of its headers.
 	maxAnswer = 16 << 10
 	// bufferSize is the size of the read buffer and of the write buffer of a connection. By
 	// default, gRPC allocates 32 KiB for each.
@@ -40,8 +40,8 @@ type Config struct {
 	// UserAgent is the user agent, to which gRPC appends the name and version of its
 	// client. Default "kube-probe/1.36".
 	UserAgent string
-	// IdleTimeout is how long an idle connection is kept after its last check. Default
-	// 1m.
+	// IdleTimeout is how long the Checker keeps an idle connection after its last check.
+	// Default 1m.
 	IdleTimeout time.Duration
 	// Clock is the time source for IdleTimeout. Default the system clock.
 	Clock clock.PassiveClock
@@ -68,19 +68,19 @@ type Checker struct {
 	closed bool
 }
 
-// conn is a connection. It is used by one check at a time, so that a failed check can
-// close it.
+// conn is a connection. Only one check at a time uses it, so that a failed check can close
+// it.
 type conn struct {
 	*grpc.ClientConn
 	address string
 	tls     bool
 	busy    bool
 	used    time.Time   // when its last check ended
-	ended   atomic.Bool // during the current check
+	ended   atomic.Bool // gRPC has closed the network connection during the current check
 }
 
-// trackedConn is a network connection that records that gRPC has closed it. gRPC closes it
-// before it fails the calls in progress.
+// trackedConn is a network connection that records when gRPC closes it. gRPC closes a
+// connection before it returns an error to the calls in progress.
 type trackedConn struct {
 	net.Conn
 	ended *atomic.Bool
@@ -125,16 +125,15 @@ func (c *Checker) Close() error {
 	return errors.Join(errs...)
 }
 
-// Check checks the health of r.Service and returns [prober.Succeeded] or
-// [prober.Failed] with the kubelet's text. If ctx is done before there is a response, the
-// check has failed.
+// Check checks the health of r.Service and returns [prober.Succeeded] or [prober.Failed]
+// with the kubelet's text. If ctx is done before the server responds, the check has failed.
 func (c *Checker) Check(ctx context.Context, r prober.GRPCRequest) (prober.Outcome, string) {
 	if k := c.idleConn(r); k != nil {
 		outcome, text, ended := c.check(ctx, k, r)
 		if !ended || ctx.Err() != nil {
 			return outcome, text
 		}
-		// A kept connection that has ended is not a failure of the server.
+		// The end of a reused connection is not a failure of the server.
 	}
 	k, err := c.connect(r)
 	if err != nil {
@@ -190,7 +189,7 @@ func (c *Checker) connect(r prober.GRPCRequest) (*conn, error) {
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := c.cfg.Dial(ctx, "tcp", address)
 			if t, ok := conn.(*net.TCPConn); ok {
-				_ = t.SetLinger(0) // it is closed by a reset and leaves no socket in TIME_WAIT
+				_ = t.SetLinger(0) // the connection is closed by a reset and leaves no socket in TIME_WAIT
 			}
 			return trackedConn{conn, &k.ended}, err
 		}),
@@ -213,8 +212,8 @@ func (c *Checker) connect(r prober.GRPCRequest) (*conn, error) {
 	return k, nil
 }
 
-// check does a check over k and releases k. ended reports whether k ended before there was
-// a response.
+// check does a check over k and releases k. ended reports whether k ended before the server
+// responded.
 func (c *Checker) check(ctx context.Context, k *conn, r prober.GRPCRequest) (outcome prober.Outcome, text string, ended bool) {
 	k.ended.Store(false)
 	connected := k.waitUntilReady(ctx)

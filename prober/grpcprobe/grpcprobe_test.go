@@ -104,7 +104,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// refusedLimit is what a refused connection may take.
+// refusedLimit is the maximum duration of a check whose connection is refused.
 const refusedLimit = 20 * time.Millisecond
 
 // In the kubelet a refused connection takes the whole timeout, 3 s here, and is reported as a
@@ -116,7 +116,7 @@ func TestARefusedPortIsAFailureAtOnce(t *testing.T) {
 	require.NoError(t, l.Close())
 	k := checker(t, grpcprobe.Config{})
 	best := time.Hour
-	for i := range 40 { // a machine that is busy may take its time with one, not with all
+	for i := range 40 { // on a busy machine some checks may take longer, but not all
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		began := time.Now()
 		outcome, output := k.Check(ctx, prober.GRPCRequest{Address: address, Fresh: i%2 == 1})
@@ -129,7 +129,7 @@ func TestARefusedPortIsAFailureAtOnce(t *testing.T) {
 	}
 	t.Log(best)
 	require.LessOrEqual(t, best, refusedLimit)
-	// And what refused once is asked again when it does not any more.
+	// When the server accepts connections again, checks succeed again.
 	l, err = net.Listen("tcp", address)
 	require.NoError(t, err)
 	_, register := healthServer()
@@ -210,7 +210,7 @@ func TestChecker_KeepsAndExpiresConnections(t *testing.T) {
 	}
 	require.EqualValues(t, 1, dials.Load())
 	clock.SetTime(time.Unix(61, 0))
-	check(b) // sweeps a
+	check(b) // closes the expired connection to a
 	check(a)
 	require.EqualValues(t, 3, dials.Load())
 	require.NoError(t, k.Close())
@@ -244,7 +244,7 @@ func (asked) Check(_ context.Context, r *grpc_health_v1.HealthCheckRequest) (*gr
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("no number: %s", r.GetService())
-	case number >= 100: // serving and the like
+	case number >= 100: // a serving status
 		return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_ServingStatus(number - 100)}, nil
 	default:
 		return nil, grpcstatus.Error(codes.Code(number), "wörter\n 100% %41 "+r.GetService())

@@ -36,7 +36,7 @@ func TestCheck_NotAGRPCServer(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
 	plainTLS := httptest.NewUnstartedServer(http.NotFoundHandler())
-	plainTLS.StartTLS() // which speaks HTTP/1.1 alone
+	plainTLS.StartTLS() // this server supports only HTTP/1.1
 	t.Cleanup(plainTLS.Close)
 	saying := func(text string) string {
 		return listen(t, func(conn net.Conn, _ int) { _, _ = io.WriteString(conn, text); hang(conn) })
@@ -152,7 +152,7 @@ func TestCheck_MisbehavingServers(t *testing.T) {
 			t.Parallel()
 			address := scripted(t, func(w *wire, id uint32) {
 				if w.number%2 == 1 && id == 1 {
-					w.well(id) // so that the next is asked for over the same
+					w.well(id) // so that the next request uses the same connection
 					return
 				}
 				c.answer(w, id)
@@ -181,8 +181,8 @@ func TestCheck_RepeatedOnceOverANewConnection(t *testing.T) {
 	well := (*wire).well
 	type step = func(w *wire, id uint32)
 	for name, c := range map[string]struct {
-		steps []step   // one for each request that is made
-		want  []string // of each check
+		steps []step   // one step for each request
+		want  []string // result of each check
 		conns int
 	}{
 		"goes away":               {[]step{goAway, well, well}, []string{"service healthy", "service healthy"}, 2},
@@ -225,7 +225,7 @@ func TestCheck_RequestHeaders(t *testing.T) {
 	address := scripted(t, func(w *wire, id uint32) { fields <- w.fields; w.well(id) })
 	for agent, want := range map[string]string{"": "kube-probe/1.36", "me/1": "me/1"} {
 		k := checker(t, grpcprobe.Config{UserAgent: agent})
-		for range 3 { // the later ones compressed
+		for range 3 { // the later requests have compressed headers
 			outcome, output := ask(t, k, prober.GRPCRequest{Address: address, Service: "a"}, patience)
 			require.Equal(t, prober.Succeeded, outcome, output)
 			told := <-fields
@@ -237,11 +237,12 @@ func TestCheck_RequestHeaders(t *testing.T) {
 			}, told)
 		}
 		_, _ = k.Check(t.Context(), prober.GRPCRequest{Address: address})
-		require.NotContains(t, <-fields, "grpc-timeout") // there is none
+		require.NotContains(t, <-fields, "grpc-timeout") // without a deadline the request has no timeout
 	}
 }
 
-// Several checks of one address at once have a connection each, and all are kept.
+// If several checks of one address run at the same time, each has its own connection,
+// and all connections are reused.
 func TestCheck_Concurrent(t *testing.T) {
 	t.Parallel()
 	const at = 8
@@ -288,14 +289,14 @@ func TestCheck_Cancelled(t *testing.T) {
 		outcome, output := k.Check(ctx, prober.GRPCRequest{Address: address})
 		require.Equal(t, prober.Failed, outcome)
 		require.Equal(t, strings.ReplaceAll(want, "ADDRESS", address), output)
-		// Close does the same.
+		// When Close is called, the check fails as well.
 		closed := make(chan error, 1)
 		go func() { <-asked; closed <- k.Close() }()
 		outcome, output = k.Check(t.Context(), prober.GRPCRequest{Address: address})
 		require.Equal(t, prober.Failed, outcome, output)
 		require.NoError(t, <-closed)
 	}
-	// And one that is still being connected is not used any more.
+	// A connection that is still being opened when Close is called is not used.
 	dialing, dialed := make(chan struct{}), make(chan struct{})
 	k := checker(t, grpcprobe.Config{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		close(dialing)

@@ -33,8 +33,8 @@ func TestNothingIsLeftInTimeWait(t *testing.T) {
 	require.Subset(t, before, timeWaits(t, number))
 }
 
-// timeWaits lists the sockets in TIME_WAIT at either end of a port. The port may have
-// been another test's within the last minute.
+// timeWaits lists the sockets in TIME_WAIT at either end of a port. Another test may
+// have used the port within the last minute.
 func timeWaits(t *testing.T, port int) (pairs []string) {
 	t.Helper()
 	data, err := os.ReadFile("/proc/net/tcp")

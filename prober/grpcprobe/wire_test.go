@@ -13,8 +13,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// listen starts a server that gives each connection to serve, which returns when it
-// is done or the connection is closed. Connections are numbered from 1.
+// listen starts a server that calls serve for each connection. serve must return when the
+// connection is closed. Connections are numbered from 1.
 func listen(tb testing.TB, serve func(conn net.Conn, number int)) string {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -55,10 +55,10 @@ func listen(tb testing.TB, serve func(conn net.Conn, number int)) string {
 type wire struct {
 	*http2.Framer
 	net.Conn
-	number  int // of the connection
+	number  int // number of the connection
 	block   bytes.Buffer
 	encoder *hpack.Encoder
-	// fields are those of the last request, body its message.
+	// fields are the headers of the last request, and body is its message.
 	fields map[string]string
 	body   []byte
 }
@@ -116,7 +116,8 @@ func (w *wire) head(id uint32, last bool, pairs ...string) {
 	_ = w.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: w.block.Bytes(), EndHeaders: true, EndStream: last})
 }
 
-// begin writes the head of an answer, end its trailers, and data what is between.
+// begin writes the headers of a response, data writes a part of its body, and end writes its
+// trailers.
 func (w *wire) begin(id uint32, pairs ...string) {
 	w.head(id, false, append([]string{":status", "200", "content-type", "application/grpc"}, pairs...)...)
 }
@@ -130,7 +131,7 @@ func (w *wire) end(id uint32, pairs ...string) {
 
 func (w *wire) data(id uint32, b []byte) { _ = w.WriteData(id, false, b) }
 
-// well is the whole of a good answer.
+// well writes a complete valid response.
 func (w *wire) well(id uint32) {
 	w.begin(id)
 	w.data(id, message(0, 8, 1))

@@ -8,13 +8,14 @@ import (
 )
 
 // Addresses are the facts about a node's addresses. All must be addresses of this machine:
-// callers omit others.
+// callers must omit other addresses.
 type Addresses struct {
-	// Hostname is the name of the node in its network. If it is an IP address, it is
-	// also the address of the node, unless NodeIPs contains one.
+	// Hostname is the name of the node in its network. If it is an IP address, it is also the
+	// address of the node, unless NodeIPs contains an address that is not unspecified.
 	Hostname string
-	// NodeIPs are the addresses that the user has configured, one or one of each family, the
-	// primary first. An unspecified address, 0.0.0.0 or ::, selects only a family.
+	// NodeIPs are the addresses that the user has configured: one address, or one address of
+	// each family, the primary address first. An unspecified address, 0.0.0.0 or ::, selects
+	// only a family.
 	NodeIPs []netip.Addr
 	// Resolved are the addresses that DNS returns for the node's name.
 	Resolved []netip.Addr
@@ -26,8 +27,9 @@ type Addresses struct {
 	ExternalCloudProvider bool
 }
 
-// setAddresses sets the addresses of the node. If no IP address is known, the previous ones
-// are kept.
+// setAddresses sets the addresses of the node. If no IP address is known, the previous
+// addresses are kept. But if a cloud controller sets the addresses and the user has
+// configured none, it sets only the host name.
 func setAddresses(s *corev1.NodeStatus, a Addresses) {
 	if a.ExternalCloudProvider && len(s.Addresses) > 0 {
 		return
@@ -43,8 +45,8 @@ func setAddresses(s *corev1.NodeStatus, a Addresses) {
 	s.Addresses = append(s.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: a.Hostname})
 }
 
-// ips returns the node's IP addresses: the configured ones, or else that of the first source
-// that has one.
+// ips returns the node's IP addresses: the configured addresses, or the first known address
+// of Hostname, Resolved and Default.
 func (a Addresses) ips() []netip.Addr {
 	var primary netip.Addr
 	if len(a.NodeIPs) > 0 {

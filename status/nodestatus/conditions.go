@@ -13,11 +13,12 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// runtimeGrace is how long a runtime may be not ready before the node is not ready. A restart
-// of the runtime takes less time.
+// runtimeGrace is how long the runtime may be not ready before the node becomes not ready. A
+// restart of the runtime takes less time.
 const runtimeGrace = 30 * time.Second
 
-// Problems are the causes, other than its runtime, that make a node not ready.
+// Problems are the reasons, in addition to problems of the runtime, for which a node is not
+// ready.
 type Problems struct {
 	// Health are the failed health checks of the agent, such as "PLEG is not healthy: …".
 	Health []string
@@ -25,12 +26,13 @@ type Problems struct {
 	Storage string
 	// ShuttingDown means that the machine is shutting down.
 	ShuttingDown bool
-	// Warning is a problem of the machine that does not make the node not ready. It is
+	// Warning is a problem of the machine with which the node can still be ready. It is
 	// appended to the message of the condition Ready.
 	Warning string
 }
 
-// setConditions sets the four conditions of a node, and adds missing ones in this order.
+// setConditions sets the conditions MemoryPressure, DiskPressure, PIDPressure and Ready. It
+// adds missing conditions in this order.
 func setConditions(s *corev1.NodeStatus, f Facts, now time.Time) {
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
 		c := pressure(kind, slices.Contains(f.Pressure, kind))

@@ -6,23 +6,23 @@
 // [Next] computes a [corev1.NodeStatus] from [Facts] and the previous status: capacity and
 // allocatable resources, addresses, images, the description of the machine, the runtime and its
 // handlers, and the conditions MemoryPressure, DiskPressure, PIDPressure and Ready. Reasons,
-// messages, order and rounding are those of kubelet 1.36. [Allocatable] and [Images] are parts
-// of it that can be used alone.
+// messages, order and rounding are those of kubelet 1.36. [Allocatable] and [Images] compute
+// parts of the status, and can be used alone.
 //
-// [Events] returns the events about a change. [ReportDue] reports whether the next status must be
-// sent to the API server, [LeaseDue] whether the node's lease must be renewed, and
-// [Attempts.Next] when a failed call must be repeated.
+// [Events] returns the events about a change. [ReportDue] reports whether the next status must
+// be sent to the API server. [LeaseDue] reports whether the node's lease must be renewed, and
+// [Attempts.Next] returns when a failed call must be repeated.
 //
 // # What you supply
 //
 // Facts, which are plain values: each field documents what an unset value means. Fields of the
 // status that no fact determines keep their previous values: volumes in use and attached, the
 // configuration, declared features, and the conditions and resources of other writers. A
-// program that sets more fields does so before it compares:
+// program that sets more fields sets them before it calls [ReportDue]:
 //
 //	next := nodestatus.Next(&node.Status, facts, clock.Now())
 //	next.VolumesInUse = inUse
-//	if nodestatus.Due(&node.Status, next, lastReport, clock.Now(), nodestatus.ReportPeriod) {
+//	if nodestatus.ReportDue(&node.Status, next, lastReport, clock.Now(), nodestatus.ReportPeriod) {
 //		…
 //	}
 //
@@ -32,14 +32,16 @@
 //     network.
 //  2. Arguments are neither modified nor shared with a result.
 //  3. The transition time of a condition changes only with its status.
-//  4. Unknown is not empty: a missing fact changes nothing in the status. The exceptions are
-//     cpu and memory of a machine that could not be measured, which become 0, and images.
+//  4. Unknown is not empty: a missing fact changes nothing in the status. There are two
+//     exceptions: cpu and memory become 0 if the machine could not be measured, and the images
+//     in the status are always those in the facts.
 //  5. Allocatable quantities are at least 0.
-//  6. A status that is computed again from the same facts is not due before its period.
+//  6. A status that is computed again from the same facts is not due before the period is over.
 //
 // # Goroutines and locking
 //
-// There are only functions. They share no state and are safe for concurrent use.
+// The package has only functions and values. Functions share no state and are safe for
+// concurrent use.
 //
 // # Differences from the kubelet
 //

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// pressureTexts are the reason and the message of a pressure condition, and the reason of the
-// event when its status changes.
+// pressureTexts are the reason and the message of a pressure condition, and the reason of
+// the event about a change of its status.
 type pressureTexts struct{ reason, message, event string }
 
 func textsOf(kind corev1.NodeConditionType, holds bool) pressureTexts {
@@ -41,7 +41,7 @@ func pressure(kind corev1.NodeConditionType, holds bool) corev1.NodeCondition {
 type Event struct {
 	// Type is Normal or Warning.
 	Type string
-	// Reason and Message are the kubelet's.
+	// Reason and Message are the same as in the kubelet.
 	Reason, Message string
 }
 

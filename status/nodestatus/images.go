@@ -17,9 +17,9 @@ const (
 	maxImageNames = 5
 )
 
-// Images returns a runtime's images for the status of a node: the largest first, at most the
-// given number, each with up to five names, digests before tags. A negative number means all.
-// images is neither modified nor retained.
+// Images returns the images of a runtime for the status of a node, the largest image
+// first. most is the maximum number of images; a negative number means all. Each image
+// has up to five names, digests before tags. images is neither modified nor retained.
 func Images(images []*runtimeapi.Image, most int) []corev1.ContainerImage {
 	images = slices.Clone(images)
 	slices.SortFunc(images, func(a, b *runtimeapi.Image) int {

@@ -16,21 +16,22 @@ type Facts struct {
 	// Capacity is the capacity of the machine: cpu, memory, ephemeral-storage and
 	// hugepages-SIZE. Nil means that the machine could not be measured.
 	Capacity corev1.ResourceList
-	// Extended are the resources that device plugins and others add to the machine's own.
+	// Extended are the resources that device plugins and other programs add to the resources of
+	// the machine.
 	Extended Extended
-	// MaxPods is the maximum number of pods of the node, and PodsPerCore the maximum number
-	// per processor; the lower limit applies. 0 pods per core means no such limit; MaxPods
-	// has no default.
+	// MaxPods is the maximum number of pods of the node, and PodsPerCore the maximum number per
+	// processor; the lower limit applies. If PodsPerCore is 0, only MaxPods applies. MaxPods has
+	// no default.
 	MaxPods, PodsPerCore int
 	// Reserved are the resources that pods cannot use: systemReserved, kubeReserved and the
 	// hard eviction thresholds.
 	Reserved []corev1.ResourceList
-	// NoLocalStorageIsolation is the kubelet's localStorageCapacityIsolation: false. The node
-	// is then ready without ephemeral-storage in its capacity.
+	// NoLocalStorageIsolation is the same as localStorageCapacityIsolation: false in the kubelet.
+	// The node can then be ready without ephemeral-storage in its capacity.
 	NoLocalStorageIsolation bool
 
-	// Info describes the machine and the agent. An empty field is unknown, and its
-	// previous value is kept. ContainerRuntimeVersion, KubeProxyVersion and Swap are ignored.
+	// Info describes the machine and the agent. An empty field means unknown, and the previous
+	// value is kept. ContainerRuntimeVersion, KubeProxyVersion and Swap are ignored.
 	Info corev1.NodeSystemInfo
 	// SwapBytes is the swap space of the machine, 0 if it has none.
 	SwapBytes int64
@@ -51,11 +52,11 @@ type Facts struct {
 	Problems Problems
 }
 
-// Extended are resources in addition to the machine's own.
+// Extended are resources in addition to the resources of the machine.
 type Extended struct {
-	// Capacity contains all units, and Allocatable the healthy ones. A resource that
-	// its plugin no longer offers must have a capacity of 0: a resource that is not listed
-	// keeps its previous capacity, because another writer may have added it.
+	// Capacity contains all units of each resource, and Allocatable the healthy units. A resource
+	// that its device plugin no longer offers must have a capacity of 0: a resource that is not
+	// listed keeps its previous capacity, because another writer may have added it.
 	Capacity, Allocatable corev1.ResourceList
 }
 
@@ -64,16 +65,16 @@ type Runtime struct {
 	// Version is the response of the call Version. Nil means unknown: the previous version
 	// is kept.
 	Version *runtimeapi.VersionResponse
-	// Status is the last response of the call Status; nil before the first one. It is not
-	// changed by a failed call.
+	// Status is the last response of the call Status; nil before the first response. A failed call
+	// does not change it.
 	Status *runtimeapi.StatusResponse
 	// ReadyAt is when the runtime last reported that it is ready. The zero time means never.
 	ReadyAt time.Time
 }
 
-// Next returns the current status of the node. previous is the previous status, as it is in the
-// API server, or nil for a new node. Conditions keep their transition times, and everything that
-// other writers have added to previous is kept.
+// Next returns the current status of the node. previous is the status in the API server, or nil
+// for a new node. The transition time of a condition changes only with its status. Values of
+// other writers in previous are kept.
 func Next(previous *corev1.NodeStatus, f Facts, now time.Time) *corev1.NodeStatus {
 	s := &corev1.NodeStatus{}
 	if previous != nil {

@@ -13,15 +13,17 @@ import (
 // ReportPeriod is the kubelet's period for reporting an unchanged status of a node.
 const ReportPeriod = 5 * time.Minute
 
-// ReportDue reports whether a node's next status must be sent to the API server: at once if it differs
-// from the previous one in more than heartbeat times and the order of conditions, otherwise when
-// period has passed since the last successful report. The zero lastReport means no report yet.
-// The kubelet's period is [ReportPeriod].
+// ReportDue reports whether a node's next status must be sent to the API server: at once
+// if it differs from the previous status, otherwise when period has passed since the last
+// successful report. Differences in heartbeat times and in the order of conditions do not
+// count. lastReport is zero before the first report. The kubelet's period is
+// [ReportPeriod].
 func ReportDue(previous, next *corev1.NodeStatus, lastReport, now time.Time, period time.Duration) bool {
 	return changed(previous, next) || now.Sub(lastReport) >= period
 }
 
-// changed reports whether two statuses differ in more than heartbeat times.
+// changed reports whether two statuses differ in more than heartbeat times and the order
+// of conditions.
 func changed(previous, next *corev1.NodeStatus) bool {
 	if previous == nil || next == nil {
 		return previous != next

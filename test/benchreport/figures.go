@@ -11,7 +11,7 @@ type figure struct {
 	pkg, bench string // bench as go test prints it, without Benchmark
 	unit       string
 	most       float64
-	kubelet    string // the kubelet's value, empty if it has none
+	kubelet    string // the kubelet's value, empty if the kubelet has no such value
 }
 
 func (f figure) key() string { return key(f.pkg, f.bench, f.unit) }
@@ -65,8 +65,8 @@ func figures() []figure {
 	}
 }
 
-// A nodeFigure is a figure that an end-to-end test measures on a node and prints. Its most
-// is negative if it has no bound.
+// A nodeFigure is a figure that an end-to-end test measures on a node and prints. The
+// field most is the bound; it is negative if the figure has no bound.
 type nodeFigure struct {
 	what, name, unit string
 	most             float64

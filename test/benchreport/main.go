@@ -1,8 +1,10 @@
-// Benchreport measures every figure that the packages are held to and writes
-// docs/benchmarks.md: each beside what it had to beat. `make bench-report` runs it.
+// Benchreport measures the costs of the packages and writes docs/benchmarks.md. The
+// page shows each figure with its bound and with the cost of the kubelet. `make
+// bench-report` runs it.
 //
-// Figures of whole nodes need a machine with a runtime. They come from the output of
-// `make e2e`, if -e2e names a file that has it: lines with "figure: NAME VALUE UNIT".
+// Figures of whole nodes need a machine with a runtime. If -e2e names a file with the
+// output of `make e2e`, Benchreport reads these figures from the lines "figure: NAME
+// VALUE UNIT" in the file. Otherwise it copies them from the existing page.
 package main
 
 import (
@@ -37,7 +39,7 @@ func main() {
 func run(ctx context.Context, out, e2e, benchtime string, count int) error {
 	source := e2e
 	if source == "" {
-		source = out // its own table has the lines that it was made from
+		source = out // a comment in the page has the lines of its table
 	}
 	nodes, err := readFigures(source)
 	if err != nil && (e2e != "" || !errors.Is(err, os.ErrNotExist)) {
@@ -57,7 +59,7 @@ func run(ctx context.Context, out, e2e, benchtime string, count int) error {
 	return os.WriteFile(out, []byte(page(machine(log.String()), found, nodes)), 0o644)
 }
 
-// benchmarks are those of the table, each once, in its order.
+// benchmarks returns the benchmarks of the page, each once, in the order of the page.
 func benchmarks() (all []figure) {
 	for _, f := range figures() {
 		if !slices.ContainsFunc(all, func(o figure) bool { return o.pkg == f.pkg && o.bench == f.bench }) {
@@ -67,7 +69,7 @@ func benchmarks() (all []figure) {
 	return all
 }
 
-// bench runs one benchmark a few times.
+// bench runs one benchmark count times.
 func bench(ctx context.Context, log io.Writer, f figure, benchtime string, count int) error {
 	pattern := "^Benchmark" + strings.ReplaceAll(f.bench, "/", "$/^") + "$"
 	cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench="+pattern, "-benchmem",
@@ -76,7 +78,7 @@ func bench(ctx context.Context, log io.Writer, f figure, benchtime string, count
 	return cmd.Run()
 }
 
-// missing names what the table has and the output has not.
+// missing returns the figures of the page that found does not contain.
 func missing(found map[string]float64) (names []string) {
 	for _, f := range figures() {
 		if _, ok := found[f.key()]; !ok {
@@ -86,7 +88,7 @@ func missing(found map[string]float64) (names []string) {
 	return names
 }
 
-// machine says on what was measured.
+// machine describes the machine on which the benchmarks ran.
 func machine(log string) string {
 	cpu := "unknown CPU"
 	if m := regexp.MustCompile(`(?m)^cpu: (.+)$`).FindStringSubmatch(log); m != nil {

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestEveryBenchmarkExists looks for the functions that the tables name.
+// TestEveryBenchmarkExists checks that the functions in the tables exist.
 func TestEveryBenchmarkExists(t *testing.T) {
 	known := map[string]map[string]bool{}
 	exists := func(pkg, name string) {
@@ -34,7 +34,8 @@ func TestEveryBenchmarkExists(t *testing.T) {
 	}
 }
 
-// TestFiguresOfNodesAreShown looks for what the end-to-end tests print.
+// TestFiguresOfNodesAreShown checks that the end-to-end tests print the figures
+// in the table.
 func TestFiguresOfNodesAreShown(t *testing.T) {
 	files, err := filepath.Glob("../e2e/*_test.go")
 	require.NoError(t, err)
@@ -72,7 +73,8 @@ func functions(t *testing.T, dir string) map[string]bool {
 	return names
 }
 
-// TestPageHasEveryFigure holds the committed page to the table.
+// TestPageHasEveryFigure checks that the committed page has every figure of the
+// tables.
 func TestPageHasEveryFigure(t *testing.T) {
 	data, err := os.ReadFile("../../docs/benchmarks.md")
 	require.NoError(t, err)

@@ -57,7 +57,8 @@ is version 1.36, standalone, on the same machine.
 	return b.String()
 }
 
-// mark returns a value as text, marked if it is over its bound.
+// mark returns a value as text. The text has a mark if the value is over the
+// bound.
 func mark(v, most float64, unit string) string {
 	if most >= 0 && v > most {
 		return show(v, unit) + " **over**"
@@ -82,7 +83,8 @@ func or(s string) string {
 	return s
 }
 
-// show returns a value with a unit that keeps it short.
+// show returns a value as short text. It converts nanoseconds to a suitable
+// unit.
 func show(v float64, unit string) string {
 	if unit == "ns/op" {
 		for _, u := range []struct {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// parseBench returns the values in the output of `go test -bench`, by package,
-// benchmark and unit, as [figure.key] joins them. Where a benchmark ran more than
-// once, the least counts.
+// parseBench returns the values in the output of `go test -bench`. A key is the
+// package, the benchmark and the unit, joined as by [figure.key]. If a benchmark
+// ran more than once, parseBench returns the least value.
 func parseBench(output string) map[string]float64 {
 	found, pkg := map[string]float64{}, ""
 	for line := range strings.Lines(output) {
@@ -33,8 +33,8 @@ func parseBench(output string) map[string]float64 {
 
 func key(pkg, bench, unit string) string { return pkg + "." + bench + " " + unit }
 
-// readFigures returns the figures of nodes in a file: the output of the end-to-end
-// tests, or the page that was made from it.
+// readFigures returns the figures of nodes in a file. The file is the output of
+// the end-to-end tests, or a page that benchreport made from that output.
 func readFigures(file string) (map[string]float64, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -107,8 +107,8 @@ func (a *agent) get(ctx context.Context, path string) (page []byte, err error) {
 	return io.ReadAll(answer.Body)
 }
 
-// metrics returns the values of the agent's metrics with these names, which must have no
-// labels.
+// metrics returns the values of the agent's metrics with these names. The metrics must have
+// no labels.
 func (a *agent) metrics(ctx context.Context, names ...string) (values []float64, err error) {
 	page, err := a.get(ctx, "/metrics")
 	if err != nil {

@@ -1,10 +1,10 @@
 // Nodecost measures the CPU, memory and CRI calls of the example agent. It runs the agent's
-// program with an in-memory runtime, which another process serves on a unix socket, in
-// several scenarios: idle pods, pods with probes, pods that are replaced. `make bench-node`
+// program in several scenarios: idle pods, pods with probes, and pods that are replaced.
+// The runtime is in memory; another process serves it on a unix socket. `make bench-node`
 // runs it.
 //
-// With two programs, such as the agent before and after a change, the runs alternate, so
-// that changes of the machine's speed affect both equally:
+// With two programs, such as the agent before and after a change, the runs alternate.
+// Changes of the machine's speed then affect both programs equally:
 //
 //	go run ./test/nodecost -agent before=/tmp/old -agent after=/tmp/new -rounds 5
 package main
@@ -116,7 +116,8 @@ func parse(args []string) (options, error) {
 	return o, errors.Join(errs...)
 }
 
-// measureAll runs all scenarios, and prints the table of each as soon as it is complete.
+// measureAll runs all scenarios, and prints the table of each scenario as soon as the table
+// is complete.
 func measureAll(ctx context.Context, o options) error {
 	ran := 0
 	for _, pods := range o.pods {

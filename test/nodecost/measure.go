@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// settleTime is how long to wait after all pods run until the agent is idle.
+	// settleTime is the time from the start of the last pod until the agent is idle.
 	settleTime = 20 * time.Second
 	// startTimeout is the time within which all pods must run.
 	startTimeout = 2 * time.Minute
@@ -28,7 +28,7 @@ type figures struct {
 	delays []float64          // ms from a manifest to its pod's status, if pods were replaced
 }
 
-// sample is the resource usage of the agent up to a time.
+// sample is the resource usage of the agent from its start to a time.
 type sample struct {
 	at            time.Time
 	cpu           float64 // seconds so far
@@ -99,7 +99,8 @@ func (r run) measure(ctx context.Context) (_ figures, err error) {
 	return f, errors.Join(err, <-profiled)
 }
 
-// window measures for the given length, during which pods are replaced if churn is set.
+// window measures for the given length. If churn is set, it replaces pods during that
+// time.
 func (n node) window(ctx context.Context, churn bool, length time.Duration) (figures, error) {
 	already := len(n.agent.seen())
 	before, err := n.sample(ctx)
@@ -168,8 +169,8 @@ func (n node) sample(ctx context.Context) (s sample, err error) {
 	return s, err
 }
 
-// delays returns for each written manifest the milliseconds until its pod was reported as
-// running.
+// delays returns for each written manifest the milliseconds until the agent reported the
+// pod as running.
 func delays(written, seen []change) (ms []float64) {
 	for _, w := range written {
 		i := slices.IndexFunc(seen, func(c change) bool { return c.pod == w.pod && c.at.After(w.at) })

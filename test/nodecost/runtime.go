@@ -25,8 +25,8 @@ const (
 	port         = 8080
 )
 
-// serveRuntime serves a node on the socket until in ends. For each line of in it writes the
-// number of calls of each CRI method so far.
+// serveRuntime serves a node on the socket until it has read in to the end. For each line
+// of in it writes the number of calls of each CRI method so far to out.
 func serveRuntime(ctx context.Context, socket string, events bool, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -34,10 +34,10 @@ func serveRuntime(ctx context.Context, socket string, events bool, in io.Reader,
 		Images:   []fakecri.Image{{Name: image}},
 		Programs: map[string]fakecri.Program{image: {Ports: []fakecri.Port{{Number: port}}}},
 		Listen:   net.Listen,
-		// Use different addresses for two measurements at the same time.
+		// Two measurements that run at the same time need different addresses.
 		PodNetwork: netip.PrefixFrom(netip.AddrFrom4([4]byte{127, byte(1 + os.Getpid()%250), 0, 0}), 16),
 		Record:     true,
-		// Without log files the agent would request that the runtime reopens them.
+		// Without log files, the agent would call ReopenContainerLog.
 		WriteLogs: true,
 	})
 	if err != nil {
@@ -101,7 +101,7 @@ func startRuntime(ctx context.Context, socket string, events bool) (*cri, error)
 		return nil, err
 	}
 	c := &cri{cmd: cmd, in: in, out: json.NewDecoder(out)}
-	if _, err := c.calls(); err != nil { // it responds when it listens
+	if _, err := c.calls(); err != nil { // the runtime process responds when it listens
 		return nil, errors.Join(fmt.Errorf("start the runtime: %w", err), c.stop())
 	}
 	return c, nil

@@ -11,7 +11,8 @@ import (
 const (
 	// maxPods is the largest number of pods that podsource reads from one folder.
 	maxPods = 1000
-	// replacedASecond is how many pods are replaced each second in the churn scenario.
+	// replacedASecond is the number of pods that folder.replace replaces each second in
+	// the churn scenario.
 	replacedASecond = 5
 	// probesIn10s is the number of HTTP probes every ten seconds in the probes scenario,
 	// for any number of pods.
@@ -45,7 +46,8 @@ type folder struct {
 	probes bool
 }
 
-// write writes the manifest of a pod. Another generation defines a different pod.
+// write writes the manifest of a pod. A manifest with another generation defines a
+// different pod.
 func (f folder) write(pod, generation int) error {
 	probes := ""
 	if f.probes {
@@ -76,8 +78,8 @@ spec:
 
 func podName(pod int) string { return fmt.Sprintf("p%03d", pod) }
 
-// replace replaces pods one after the other until the time is over. It returns the time at
-// which each manifest was written.
+// replace replaces pods one after the other for the given time. It returns the time at
+// which it wrote each manifest.
 func (f folder) replace(ctx context.Context, length time.Duration) (written []change, err error) {
 	tick := time.NewTicker(time.Second / replacedASecond)
 	defer tick.Stop()

@@ -45,8 +45,8 @@ func rows(results [][]figures) []row {
 	)
 }
 
-// quantile returns the value at this quantile, such as 0.99, or false if there are no
-// values.
+// quantile returns the value at the quantile part, such as 0.99. It returns false if
+// there are no values.
 func quantile(values []float64, part float64) (float64, bool) {
 	if len(values) == 0 {
 		return 0, false
@@ -55,8 +55,9 @@ func quantile(values []float64, part float64) (float64, bool) {
 	return sorted[int(part*float64(len(sorted)-1)+0.5)], true
 }
 
-// table returns the median of each figure, with minimum and maximum if there are several
-// runs, and the difference of the last program from the first in percent.
+// table returns a table with the median of each figure. If there are several runs, it
+// also has the minimum and the maximum. With several programs, it has the difference
+// between the last and the first program in percent.
 func table(name string, agents []program, results [][]figures) string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 8, 2, ' ', tabwriter.AlignRight)

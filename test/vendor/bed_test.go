@@ -49,7 +49,7 @@ func withLicence(name string) func(*corev1.Pod) {
 	}
 }
 
-// withCPUs makes a pod Guaranteed, with as many CPUs.
+// withCPUs makes a pod Guaranteed, with n CPUs.
 func withCPUs(n int64) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
@@ -60,29 +60,29 @@ func withCPUs(n int64) func(*corev1.Pod) {
 	}
 }
 
-// scene is what a moment of a run shows, by the pods' names.
+// scene is the state of a run at a time, by pod name.
 type scene struct {
 	refusals map[string]string             // reasons and messages of refused pods
-	statuses map[string]corev1.PodPhase    // of the vendor's status sink
-	cpus     map[string]string             // of running containers, in the runtime
-	licences map[string]string             // what containers find in their licence volume
-	updates  map[string]int                // changes of running containers until now
-	metrics  map[string]map[string]float64 // by name, and by the values of the labels
+	statuses map[string]corev1.PodPhase    // phases in the vendor's status sink
+	cpus     map[string]string             // CPUs of running containers, in the runtime
+	licences map[string]string             // contents of the containers' licence volumes
+	updates  map[string]int                // number of updates of running containers so far
+	metrics  map[string]map[string]float64 // values by metric name and label values
 }
 
-// outcome is what a finished run has shown.
+// outcome is the recorded states of a finished run.
 type outcome struct {
-	begun    scene    // the pods that share run, and those that are to be refused are
-	pinned   scene    // two pods have CPUs of their own, a third is refused
-	released scene    // one of them is removed
+	begun    scene    // pods with shared CPUs run, and pods that must be refused are refused
+	pinned   scene    // two pods have exclusive CPUs, a third pod is refused
+	released scene    // one of the pods with exclusive CPUs is removed
 	again    scene    // the agent was restarted
 	late     scene    // another pod has got a CPU
 	ended    scene    // only one pod is left
 	left     []string // folders of pods in the agent's root at the end
 }
 
-// play runs the vendor's kubelet, and a second one of the same node after it. Disconnect may
-// change the config of each.
+// play runs the vendor's kubelet, and then a second kubelet on the same node. disconnect may
+// change the config of each kubelet.
 func play(t *testing.T, disconnect func(*vendor.Config)) *outcome {
 	t.Helper()
 	o := &outcome{}
@@ -130,7 +130,8 @@ type player struct {
 // start runs a kubelet until stop is called.
 func (p *player) start(t *testing.T) (stop func()) {
 	t.Helper()
-	// Nothing blocks on the orders of a kubelet whose source is disconnected.
+	// The channel has a buffer, so that the test does not block if the source is
+	// disconnected.
 	p.orders, p.registry = make(vendor.Orders, 10), prometheus.NewRegistry()
 	c := vendor.Config{
 		Runtime: p.node, Root: p.root, Orders: p.orders, Registry: p.registry,
@@ -142,7 +143,7 @@ func (p *player) start(t *testing.T) (stop func()) {
 	change := c.Agent
 	c.Agent = func(a *agent.Config) {
 		a.Host = fakehost.New(p.node)
-		a.SyncPeriod = 24 * time.Hour // so that running containers follow the allocator by SyncAll alone
+		a.SyncPeriod = 24 * time.Hour // so that only SyncAll updates running containers
 		if change != nil {
 			change(a)
 		}
@@ -159,7 +160,7 @@ func (p *player) start(t *testing.T) (stop func()) {
 	}
 }
 
-// order replaces all pods, and returns what has become of them half a minute later.
+// order replaces all pods, and returns the scene half a minute later.
 func (p *player) order(t *testing.T, pods ...*corev1.Pod) scene {
 	t.Helper()
 	p.orders <- pods
@@ -189,7 +190,7 @@ func (p *player) order(t *testing.T, pods ...*corev1.Pod) scene {
 	return s
 }
 
-// inspect adds what the runtime shows of running containers.
+// inspect adds the state of running containers in the runtime.
 func (p *player) inspect(t *testing.T, s *scene) {
 	t.Helper()
 	running := &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}

@@ -39,9 +39,9 @@ import (
 type field struct {
 	name string
 	pod  func(*corev1.Pod)
-	// set fills the field in.
+	// set sets the field.
 	set func(*world, *agent.Config)
-	// check reports that the field has had no effect, and fails is the error without it.
+	// check returns an error if the field has had no effect. fails is the error without the field.
 	check func(*world) error
 	fails string
 }
@@ -76,7 +76,7 @@ func fields() []field {
 	}
 }
 
-// TestConfig_Fields sets one field at a time, and sees what it does and what is missing
+// TestConfig_Fields sets one field at a time, and checks the effect of the field, and the error
 // without it.
 func TestConfig_Fields(t *testing.T) {
 	for _, f := range fields() {
@@ -88,9 +88,9 @@ func TestConfig_Fields(t *testing.T) {
 	}
 }
 
-// world is what the life of an agent with two pods has shown.
+// world is the recorded state of an agent with two pods.
 type world struct {
-	app    *corev1.Pod // the pod of the field
+	app    *corev1.Pod // the pod that the field affects
 	node   *corev1.Node
 	volume map[string]string // the files of the volume that the app has mounted
 	store  *state.MemoryStore
@@ -100,7 +100,7 @@ type world struct {
 	created   map[string]*runtimeapi.ContainerConfig // by pod
 	events    []string
 	evicted   []string
-	sandboxes int // that trusted has seen
+	sandboxes int // number of sandboxes that trusted has checked
 }
 
 // live runs an agent with two pods for a minute, and then fills the disk until a pod that writes is
@@ -146,7 +146,7 @@ func live(t *testing.T, edit func(*corev1.Pod), set func(*world, *agent.Config))
 		}
 		after(time.Minute)
 		w.look(t)
-		// At the next look 300Mi are missing, less than what one pod has written.
+		// At the next measurement 300Mi are missing, less than one pod has written.
 		require.NoError(t, node.FillDisk(90_096<<20, 0))
 		after(2 * time.Minute)
 		stop()
@@ -155,7 +155,7 @@ func live(t *testing.T, edit func(*corev1.Pod), set func(*world, *agent.Config))
 	return w
 }
 
-// look records what the agent and the runtime show of the app.
+// look records the state of the app in the agent and in the runtime.
 func (w *world) look(t *testing.T) {
 	t.Helper()
 	p, known := w.agent.Pod("uid-app")
@@ -179,7 +179,7 @@ func (w *world) look(t *testing.T) {
 
 func nothing(*corev1.Pod) {}
 
-// writes has a pod use the disk. A pod that does not is never evicted for the disk.
+// writes makes a pod use the disk. A pod that does not use the disk is never evicted for it.
 func writes(p *corev1.Pod) { p.Spec.Containers[0].Image = "demo/writer:1" }
 
 // runs reports why the app does not run.
@@ -250,7 +250,7 @@ func hasServiceVariable(w *world) error {
 
 func selectsDisk(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }
 
-// labelled returns the node as an API server has it.
+// labelled returns the node as the API server returns it.
 func (w *world) labelled(context.Context) (*corev1.Node, error) {
 	n := w.agent.Node().DeepCopy()
 	n.Labels["disk"] = "ssd"
@@ -269,7 +269,7 @@ func fpgas(n *corev1.Node) {
 	n.Status.Allocatable[fpga] = n.Status.Capacity[fpga]
 }
 
-// fpgaAllocator gives a container the only FPGA. Admission counts them.
+// fpgaAllocator assigns the only FPGA to a container. Admission counts the FPGAs.
 type fpgaAllocator struct{}
 
 func (fpgaAllocator) Name() string                                      { return "fpga" }
@@ -372,7 +372,7 @@ func (r recording) CreateContainer(ctx context.Context, sandbox string, c *runti
 	return r.Runtime.CreateContainer(ctx, sandbox, c, s)
 }
 
-// trusted is a runtime that sees each sandbox before it is created.
+// trusted is a runtime that checks each sandbox before its creation.
 type trusted struct {
 	agent.Runtime
 

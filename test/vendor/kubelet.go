@@ -1,6 +1,6 @@
-// Package vendor is a kubelet as a vendor would build it on package agent. It has a pod
-// source, a volume type, CPU pinning, a status sink, an admission handler and metrics of its
-// own. Its tests disconnect each of them and see what fails.
+// Package vendor is a kubelet as a vendor would build it on package agent. It has its own pod
+// source, volume type, CPU pinning, status sink, admission handler and metrics. Its tests
+// disconnect each of these parts and check what fails.
 package vendor
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// Config is what the vendor's customers configure.
+// Config is the configuration that the vendor's customers set.
 type Config struct {
 	Runtime  agent.Runtime
 	Root     string // folder of the agent
@@ -36,7 +36,7 @@ type Config struct {
 	CPUs     cpuset.CPUSet     // CPUs that pods may use
 	Tenants  []string          // namespaces that may run here
 	Registry prometheus.Registerer
-	Agent    func(*agent.Config) // changes the agent's config: tests do
+	Agent    func(*agent.Config) // changes the agent's config in tests
 }
 
 // Kubelet is the vendor's kubelet.
@@ -45,7 +45,7 @@ type Kubelet struct {
 	Board *Board
 }
 
-// New returns a Kubelet that has started nothing.
+// New returns a Kubelet. It starts nothing.
 func New(c Config) (*Kubelet, error) {
 	m, err := metrics.New(metrics.Config{Registerer: c.Registry})
 	if err != nil {
@@ -73,8 +73,8 @@ func New(c Config) (*Kubelet, error) {
 	return k, nil
 }
 
-// Orders is the vendor's pod source: all pods that its control plane has ordered, whenever
-// they have changed.
+// Orders is the vendor's pod source. Each value contains all pods that the vendor's control
+// plane has ordered; the control plane sends a value whenever the pods have changed.
 type Orders chan []*corev1.Pod
 
 func (o Orders) run(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
@@ -118,8 +118,8 @@ func (t tenants) Admit(_ context.Context, attrs lifecycle.PodAdmitAttributes) li
 	return lifecycle.PodAdmitResult{Reason: "NoTenant", Message: fmt.Sprintf("namespace %q is not a tenant of this node", attrs.Pod.Namespace)}
 }
 
-// licences is the vendor's volume type: a CSI volume of the driver licences.example.com shows
-// the licence that its attribute names.
+// licences is the vendor's volume type. A CSI volume of the driver licences.example.com
+// contains the licence that the volume's attribute names.
 type licences struct{ texts map[string]string }
 
 const licenceDriver = "licences.example.com"
@@ -151,11 +151,11 @@ func (licences) TearDown(context.Context, volumes.Ref) error { return nil }
 // Usage implements [volumes.Plugin]: the engine measures the folder.
 func (licences) Usage(context.Context, volumes.Ref) (*volumes.Usage, error) { return nil, nil }
 
-// pinning gives each Guaranteed pod that requests whole CPUs CPUs of its own. All other
-// pods share the rest, which always has at least one CPU. After a restart it restores the
-// assignments from the annotations of containers.
+// pinning assigns exclusive CPUs to each Guaranteed pod that requests whole CPUs. All other
+// pods share the remaining CPUs. At least one CPU always remains. After a restart, pinning
+// restores the assignments from the annotations of containers.
 type pinning struct {
-	changed func() // the CPUs of the pods that share have changed
+	changed func() // called when the shared CPUs have changed
 
 	mu     sync.Mutex
 	shared cpuset.CPUSet
@@ -164,7 +164,7 @@ type pinning struct {
 
 const pinAnnotation = "example.com/cpus"
 
-// wanted returns how many CPUs of its own a pod needs.
+// wanted returns how many exclusive CPUs a pod needs.
 func wanted(pod *corev1.Pod) int {
 	requests := podspec.Requests(pod)
 	if cpu := requests.Cpu(); podspec.QOSClass(pod) == corev1.PodQOSGuaranteed && cpu.MilliValue()%1000 == 0 {
@@ -173,7 +173,7 @@ func wanted(pod *corev1.Pod) int {
 	return 0
 }
 
-// pin gives a pod CPUs of its own.
+// pin assigns exclusive CPUs to a pod.
 func (p *pinning) pin(pod types.UID, cpus cpuset.CPUSet) {
 	p.own[pod], p.shared = cpus, p.shared.Difference(cpus)
 }

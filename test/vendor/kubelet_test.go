@@ -27,11 +27,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // hook is one connection of the vendor's kubelet with the agent.
 type hook struct {
 	name string
-	// check reports what a finished run does not show of the hook.
+	// check returns an error if the hook had no effect in a finished run.
 	check func(*outcome) error
-	// disconnect takes the hook away.
+	// disconnect removes the hook.
 	disconnect func(*vendor.Config)
-	// fails is what check then reports.
+	// fails is the error of check without the hook.
 	fails string
 }
 
@@ -74,7 +74,8 @@ func TestKubelet_EverythingTogether(t *testing.T) {
 	}
 }
 
-// TestKubelet_WithoutAHook disconnects one hook at a time, and its check fails.
+// TestKubelet_WithoutAHook disconnects one hook at a time. The check of that hook must
+// fail.
 func TestKubelet_WithoutAHook(t *testing.T) {
 	for _, h := range hooks() {
 		t.Run(h.name, func(t *testing.T) {
@@ -146,7 +147,7 @@ type stuck struct{ volumes.Plugin }
 
 func (stuck) TearDown(context.Context, volumes.Ref) error { return errors.New("stuck") }
 
-// What the run of the kubelet shows of each hook.
+// The checks of the hooks.
 
 func ordersRun(o *outcome) error {
 	for _, name := range []string{"shares", "licensed"} {
@@ -176,7 +177,7 @@ func emptyShareIsRefused(o *outcome) error {
 	return refused(o.pinned, "greedy", "NoFreeCPUs", "want 2 of 2 shared CPUs, one must stay")
 }
 
-// refused reports that a pod was not refused with these words.
+// refused returns an error if the pod was not refused with these words.
 func refused(s scene, pod string, words ...string) error {
 	message, is := s.refusals[pod]
 	if !is {
@@ -200,7 +201,7 @@ func foldersAreRemoved(o *outcome) error {
 // share is the CPUs of one pod.
 type share struct{ pod, cpus string }
 
-// shares reports the first pod that runs on other CPUs.
+// shares returns an error for the first pod that runs on other CPUs.
 func shares(s scene, want ...share) error {
 	for _, w := range want {
 		if got := s.cpus[w.pod]; got != w.cpus {
@@ -218,7 +219,8 @@ func sharedPoolShrinks(o *outcome) error {
 	if err := shares(o.pinned, share{"shares", "4-5"}, share{"licensed", "4-5"}); err != nil {
 		return err
 	}
-	// Once for each pod that was pinned: the container was not created anew.
+	// There is one update for each pinned pod, because the container was not created
+	// again.
 	if o.begun.updates["shares"] != 0 || o.pinned.updates["shares"] != 2 {
 		return fmt.Errorf("the container of pod shares was updated %d times, want 2", o.pinned.updates["shares"])
 	}
@@ -262,7 +264,8 @@ func eventsAreCounted(o *outcome) error {
 	if got := o.pinned.metrics["kubelet_started_containers_total"]["container"]; got != 4 {
 		return fmt.Errorf("kubelet_started_containers_total is %v, want 4", got)
 	}
-	// The reasons of a vendor are one series. A refused static pod is asked about again.
+	// All reasons of a vendor are in one series. A refused static pod goes through
+	// admission again.
 	if got := o.pinned.metrics["kubelet_admission_rejections_total"]; got["Other"] < 3 {
 		return fmt.Errorf("kubelet_admission_rejections_total is %v", got)
 	}

@@ -21,8 +21,9 @@ const (
 	memoryBytes = 32 << 30
 )
 
-// New returns the host of node: 8 CPUs, 32Gi of memory, and the node's disk. Its statistics are
-// those of the node's disk and programs. It has no Waker, Mounter, OOM sources or Run.
+// New returns a Host for node. The machine has 8 CPUs, 32Gi of memory, and the node's disk. The
+// statistics describe the node's disk and programs. The Host has no Waker, Mounter, OOM sources
+// or Run.
 func New(node *fakecri.Node) *host.Host {
 	return &host.Host{
 		Facts:   func(context.Context) (host.Facts, error) { return facts(node), nil },
@@ -62,8 +63,9 @@ func (d disk) Usage(context.Context) (imagegc.Usage, error) {
 // statistics measures the node's disk and programs.
 type statistics struct{ node *fakecri.Node }
 
-// Node returns the signals of the disk, which has everything. Memory and processes are unknown:
-// they would need calls of the runtime, which a test may count or make fail.
+// Node returns the signals of the disk, which is the only filesystem of the node. The signals of
+// memory and processes are unknown, because they would need calls of the runtime. A test may
+// count these calls or make them fail.
 func (s statistics) Node(context.Context) (eviction.NodeStats, error) {
 	u := s.node.DiskUsage()
 	observe := func(signal eviction.Signal, available, capacity uint64) eviction.Observation {
@@ -96,5 +98,5 @@ func (s statistics) Pods(ctx context.Context, pods []*corev1.Pod) ([]eviction.Po
 	return out, nil
 }
 
-// signed returns n, or the largest int64 if it is larger.
+// signed returns n, or the largest int64 if n is larger.
 func signed(n uint64) int64 { return int64(min(n, math.MaxInt64)) }

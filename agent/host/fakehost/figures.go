@@ -13,15 +13,15 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// figures are the runtime's statistics by pod. Containers are in the order of their creation
-// and include exited ones, whose layers are still on the disk.
+// figures has the runtime's statistics by pod. Containers are in the order of their creation.
+// They include exited containers, because the layers of exited containers are still on the disk.
 type figures struct {
 	sandboxes  map[types.UID]*runtimeapi.LinuxPodSandboxStats
 	containers map[types.UID][]*runtimeapi.ContainerStats
 }
 
-// measure gets the runtime's statistics. With an error, the result has the figures that were
-// returned.
+// measure gets the runtime's statistics. If one of the two calls fails, the result has the
+// figures of the other call.
 func measure(ctx context.Context, node *fakecri.Node) (figures, error) {
 	sandboxes, errSandboxes := node.ListPodSandboxStats(ctx, nil)
 	containers, errContainers := node.ListContainerStats(ctx, nil)
@@ -41,7 +41,7 @@ func (f figures) has(pod types.UID) bool {
 	return f.sandboxes[pod] != nil || len(f.containers[pod]) > 0
 }
 
-// podStats returns the figures of a pod that eviction uses.
+// podStats returns those figures of a pod that eviction uses.
 func (f figures) podStats(pod types.UID) eviction.PodStats {
 	memory, process := f.sandboxes[pod].GetMemory(), f.sandboxes[pod].GetProcess()
 	out := eviction.PodStats{
@@ -63,7 +63,7 @@ func (f figures) podStats(pod types.UID) eviction.PodStats {
 	return out
 }
 
-// usage returns a figure of the runtime, unknown if it is missing.
+// usage returns a figure of the runtime. It returns an unknown figure if v is nil.
 func usage(v *runtimeapi.UInt64Value, nanoseconds int64) eviction.Usage {
 	if v == nil {
 		return eviction.Usage{}

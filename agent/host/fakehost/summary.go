@@ -46,8 +46,8 @@ func (s statistics) Summary(ctx context.Context, pods []*corev1.Pod) (*statsapi.
 	return out, nil
 }
 
-// summary returns the figures of a pod that has a sandbox. Exited containers only count for its
-// ephemeral storage.
+// summary returns the figures of a pod that has a sandbox. Exited containers only count for the
+// ephemeral storage of the pod.
 func (f figures) summary(pod *corev1.Pod, now metav1.Time) statsapi.PodStats {
 	sandbox := f.sandboxes[pod.UID]
 	out := statsapi.PodStats{
@@ -105,7 +105,7 @@ func add(sum, n *uint64) {
 	}
 }
 
-// value returns a number of the runtime, nil if it is missing.
+// value returns a number of the runtime, or nil if the number is missing.
 func value(v *runtimeapi.UInt64Value) *uint64 {
 	if v == nil {
 		return nil

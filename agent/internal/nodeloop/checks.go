@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Names of parts, as in the health checks.
+// Names of the parts in the health checks.
 const (
 	partRuntime    = "runtime"
 	partHost       = "host"
@@ -29,7 +29,7 @@ func (p *parts) init(changed func()) {
 	p.errs = map[string]error{partRuntime: ErrRuntimeStatusUnknown}
 }
 
-// record replaces the last error of a part; nil means that the part has no error. If the error
+// record replaces the last error of a part. Nil means that the part has no error. If the error
 // has changed, record calls Config.Changed, without holding a lock.
 func (p *parts) record(name string, err error) {
 	p.mu.Lock()
@@ -56,8 +56,8 @@ func (p *parts) notes(name string) []string {
 	return nil
 }
 
-// Checks returns the state of each part in a fixed order. Parts that others depend on come
-// first.
+// Checks returns the state of each part in a fixed order. The parts on which other parts depend
+// come first.
 func (l *Loop) Checks() []Check {
 	return []Check{
 		{Name: partRuntime, Err: l.parts.err(partRuntime)},

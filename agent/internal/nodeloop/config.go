@@ -31,8 +31,8 @@ import (
 // defaultMaxPods is the default of MaxPods, as in the kubelet.
 const defaultMaxPods = 110
 
-// Runtime is the part of a container runtime that the node loop calls. Each embedded interface
-// is that of the manager that calls it.
+// Runtime has the methods of a container runtime that the node loop calls. Each embedded
+// interface has the methods that one part of the loop calls.
 type Runtime interface {
 	StatusService
 	ImageService
@@ -41,21 +41,22 @@ type Runtime interface {
 	logrotate.Runtime
 }
 
-// StatusService returns the version and the status of the runtime, a literal subset of
-// cri.RuntimeService.
+// StatusService returns the version and the status of the runtime. Its methods are methods of
+// cri.RuntimeService, with the same signatures.
 type StatusService interface {
 	Version(ctx context.Context, apiVersion string) (*runtimeapi.VersionResponse, error)
 	Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error)
 }
 
-// ImageService lists, pulls and removes images, a literal subset of
-// cri.ImageManagerService.
+// ImageService lists, pulls and removes images. Its methods are methods of
+// cri.ImageManagerService, with the same signatures.
 type ImageService interface {
 	images.ImageService
 	imagegc.ImageService
 }
 
-// EventRecorder records events; client-go's recorder implements it. Several goroutines call it.
+// EventRecorder records events. The recorder of client-go implements it. It must be safe for
+// concurrent use.
 type EventRecorder interface {
 	eviction.EventRecorder
 	eviction.AnnotatedEventRecorder
@@ -67,56 +68,60 @@ type Config struct {
 	NodeName string
 	// Runtime is the container runtime. Required.
 	Runtime Runtime
-	// Host is the machine. [Loop.Run] calls its Run. Required.
+	// Host has the functions of the machine. [Loop.Run] calls its function Run. Required.
 	Host *host.Host
 	// Pods has the functions of the pod loop that this loop calls. Required.
 	Pods Pods
-	// State stores what a restarted agent must know: the images that it has pulled, the ages of
-	// images, the position in the kernel's log. Required.
+	// State stores the data that a restarted agent needs: the images that the agent has pulled,
+	// the ages of images, the position in the kernel's log. Required.
 	State state.Store
 
-	// Version is the version of the agent, reported as the node's kubeletVersion. Default:
-	// unknown.
+	// Version is the version of the agent. The node's status reports it as kubeletVersion.
+	// Optional.
 	Version string
 	// TakeOver makes image garbage collection also delete images that other programs have
 	// pulled.
 	TakeOver bool
-	// PodLogs is the folder of container logs, and ContainerLogs the folder of the links to
-	// them. Without PodLogs, logs are neither rotated nor removed; without ContainerLogs, links
-	// are not removed.
+	// PodLogs is the folder of container logs, and ContainerLogs is the folder of the links to
+	// these logs. If PodLogs is empty, logs are neither rotated nor removed. If ContainerLogs is
+	// empty, links are not removed.
 	PodLogs, ContainerLogs string
 	// MaxPods is the largest number of pods on the node. Default 110.
 	MaxPods int
-	// Reserved is subtracted from the capacity for everything except pods.
+	// Reserved has the resources that are not for pods. They are subtracted from the node's
+	// capacity.
 	Reserved corev1.ResourceList
 
-	// Eviction, ImageGC, ContainerGC and Logs are the policies of the managers. Their zero
-	// values select the managers' defaults; for Eviction that means no thresholds.
+	// Eviction, ImageGC, ContainerGC and Logs are the policies of the managers. A zero policy
+	// has the defaults of its manager. The zero value of Eviction has no thresholds.
 	Eviction    eviction.Policy
 	ImageGC     imagegc.Policy
 	ContainerGC containergc.Policy
 	Logs        logrotate.Policy
 
-	// NodeStatus modifies each new node before [Loop.Node] returns it: it may add resources,
-	// labels, conditions and ports. It gets a copy without its earlier changes. Conditions
-	// without times get them. It must not do I/O or call the Loop. Call [Loop.Recompute] when
-	// its effect would change. Optional.
+	// NodeStatus modifies each new node before [Loop.Node] returns the node. It may add
+	// resources, labels, conditions and ports. It receives a copy of the node without its
+	// earlier changes. The loop sets the missing times of added conditions. NodeStatus must not
+	// do I/O or call the Loop. Call [Loop.Recompute] when NodeStatus would make other changes
+	// than in its last call. Optional.
 	NodeStatus func(*corev1.Node)
-	// Objects, Services and RuntimeHandler are those of [podrunner.Facts]. Default of
-	// RuntimeHandler: each handler of the runtime is a RuntimeClass of the same name. Optional.
+	// Objects, Services and RuntimeHandler are the fields of [podrunner.Facts] with the same
+	// names. The default of RuntimeHandler returns the handler with the same name as the
+	// RuntimeClass. Optional.
 	Objects        podspec.Objects
 	Services       func(namespace string) ([]*corev1.Service, error)
 	RuntimeHandler func(class string) (string, error)
 
-	// Events records events about the node, evicted pods and pods hit by an OOM kill. Optional.
+	// Events records events about the node, about evicted pods, and about pods with an OOM kill.
+	// Optional.
 	Events EventRecorder
-	// Changed is called when the result of [Loop.Node] or [Loop.Checks] has changed. It must
-	// not block. Several goroutines call it. Optional.
+	// Changed is called when the result of [Loop.Node] or [Loop.Checks] has changed. It must not
+	// block, and must be safe for concurrent use. Optional.
 	Changed func()
-	// PressureChanged is called when the conditions that [Loop.Admit] uses have changed. It
-	// must not block. Optional.
+	// PressureChanged is called when the pressure conditions that [Loop.Admit] uses have
+	// changed. It must not block. Optional.
 	PressureChanged func()
-	// Observers are callbacks of the managers. Optional.
+	// Observers has callbacks for the events of the managers. Optional.
 	Observers Observers
 	// Clock is the time source. Default: the system clock.
 	Clock clock.Clock
@@ -124,8 +129,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Pods has the functions of the pod loop that the node loop calls. All are required. Several
-// goroutines may call them. Pods and statuses are not modified.
+// Pods has the functions of the pod loop that the node loop calls. All functions are required
+// and must be safe for concurrent use. The node loop does not modify the pods and statuses that
+// they return.
 type Pods struct {
 	// Active returns the pods that may run, with their newest status, for eviction.
 	Active func() []*corev1.Pod
@@ -134,52 +140,54 @@ type Pods struct {
 	Evict func(context.Context, *corev1.Pod, podworker.KillOptions) error
 	// Observed returns the state of each pod in the runtime.
 	Observed func() []*podcache.Status
-	// Await waits until the known state of a pod is at least as new as since, and returns it.
+	// Await waits until the known state of a pod is at least as new as since, and returns the
+	// state.
 	Await func(ctx context.Context, pod types.UID, since time.Time) (*podcache.Status, error)
 	// Find returns the definition of a pod by its UID.
 	Find func(pod types.UID) (*corev1.Pod, bool)
-	// CleanedUp reports whether a pod has nothing left in the runtime and among the logs, and
-	// is not being removed.
+	// CleanedUp reports whether a pod has no sandbox, no container and no log left, and is not
+	// being removed.
 	CleanedUp func(pod types.UID) bool
 	// ContentRemovable and RuntimeRemovable are the methods ShouldPodContentBeRemoved and
 	// ShouldPodRuntimeBeRemoved of [containergc.PodState]. Both return false for pods that the
 	// pod loop removes itself.
 	ContentRemovable, RuntimeRemovable func(pod types.UID) bool
-	// RunHook runs a hook of a container and records its failure.
+	// RunHook runs a hook of a container. It records a failure of the hook as an event.
 	RunHook func(context.Context, lifecycle.Hook)
-	// Ready returns nil once every source of pods has called set and the runtime was listed
-	// once. Before that, nothing is removed and no threshold is evaluated.
+	// Ready returns nil when every source of pods has called set and the first relist is
+	// complete. Until then, the node loop removes nothing and evaluates no thresholds.
 	Ready func() error
-	// RuntimeHealth returns the PLEG's health: an error if the known state of the runtime may
-	// be outdated.
+	// RuntimeHealth returns the result of the PLEG's health check: an error if the known state
+	// of the runtime may be outdated.
 	RuntimeHealth func() error
 }
 
-// Observers are optional callbacks of the managers. They must not block, and must not call
-// methods of the Loop that may block.
+// Observers has optional callbacks for the events of the managers. The callbacks must not block,
+// and must not call methods of the Loop that may block.
 type Observers struct {
 	Eviction    eviction.Observer
 	ImageGC     imagegc.Observer
 	ContainerGC containergc.Observer
 	Logs        logrotate.Observer
 	OOM         oomwatch.Observer
-	// Killed is called for each OOM kill, after its event was recorded. [Loop.Victim] returns
-	// its pod and container.
+	// Killed is called for each OOM kill, after the events about the kill were recorded.
+	// [Loop.Victim] returns the pod and the container of the kill.
 	Killed func(oomwatch.Kill)
 }
 
-// Check is the state of one part.
+// Check is the state of one part of the loop.
 type Check struct {
 	Name string
-	// Err is why the part does not work, nil if it works.
+	// Err is why the part does not work. Nil means that the part works.
 	Err error
-	// Fatal reports whether only a restart of the agent can help.
+	// Fatal reports whether only a restart of the agent can repair the part.
 	Fatal bool
-	// Notes are details worth knowing although Err is nil.
+	// Notes are further details. A part that works may also have notes.
 	Notes []string
 }
 
-// Validate reports every problem with c, joined. [New] reports the problems with policies.
+// Validate returns all problems with c as one error. [New] also returns the problems with the
+// policies.
 func (c Config) Validate() error {
 	var errs []error
 	required := func(name string, missing bool) {

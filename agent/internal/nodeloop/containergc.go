@@ -15,8 +15,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// newContainerGC creates the manager that removes exited containers, except the newest of each
-// name, and logs without a pod.
+// newContainerGC creates the manager that removes logs without a pod, and exited containers
+// except the newest container of each name.
 func (l *Loop) newContainerGC() (err error) {
 	observer := l.cfg.Observers.ContainerGC
 	observer.Collected = chain2(func(_ containergc.Result, err error) { l.parts.record(partContainers, err) }, observer.Collected)
@@ -47,8 +47,8 @@ func (l *Loop) isUpToDate() bool {
 	return l.cfg.Pods.Ready() == nil && l.cfg.Pods.RuntimeHealth() == nil
 }
 
-// snapshot returns the sandboxes and containers that the pod loop has observed. Only these may
-// be removed by this agent.
+// snapshot returns the sandboxes and containers that the pod loop has observed. This agent may
+// remove only these sandboxes and containers.
 func (l *Loop) snapshot(context.Context) (s containergc.Snapshot, _ error) {
 	for _, pod := range l.cfg.Pods.Observed() {
 		for _, sandbox := range pod.Sandboxes {
@@ -87,8 +87,8 @@ func (l *Loop) preStop(ctx context.Context, c containergc.Container) error {
 	return nil
 }
 
-// addressOf returns the IP address of a pod, which is the node's if the pod uses the host
-// network.
+// addressOf returns the IP address of a pod. It returns the address of the node if the pod uses
+// the host network.
 func (l *Loop) addressOf(uid types.UID) string {
 	ip := ""
 	if addresses := l.machine.now().Addresses; len(addresses) > 0 {
@@ -100,7 +100,8 @@ func (l *Loop) addressOf(uid types.UID) string {
 	return ip
 }
 
-// observed returns the state of a pod in the runtime, nil if the runtime does not have it.
+// observed returns the state of a pod in the runtime, or nil if the pod loop has not observed
+// the pod.
 func (l *Loop) observed(uid types.UID) *podcache.Status {
 	for _, s := range l.cfg.Pods.Observed() {
 		if s.UID == uid {

@@ -1,12 +1,12 @@
-// Package nodeloop manages the node of an agent: it reports the node's status and keeps the
-// node usable.
+// Package nodeloop manages the node of an agent: it computes the node's status, and frees
+// resources before the node runs out of them.
 //
 // # What it does
 //
-// A [Loop] gets the runtime's status and the host's facts, and computes the node from both
-// ([Loop.Node]). It evicts pods before the node runs out of a resource, deletes unused images,
-// removes exited containers and logs without a pod, rotates logs, and reports OOM kills of the
-// kernel. Each part removes different data:
+// A [Loop] gets the runtime's status and the host's facts, and computes the node from both: see
+// [Loop.Node]. It evicts pods before the node runs out of a resource, deletes unused images,
+// removes exited containers and logs without a pod, rotates logs, and reports OOM kills. The pod
+// loop and each part of this loop remove different data:
 //
 //	pod loop     all data of pods that no source defines any more, or that were evicted
 //	containers   exited containers of pods that a source defines, except the newest of each
@@ -17,48 +17,50 @@
 //
 // # What you supply
 //
-// You supply a runtime, a host, a store, and the functions of the pod loop ([Pods]). A missing
-// capability of the host disables what depends on it. Without statistics, no pod is evicted and
-// there is no summary. Without the image filesystem, images are not deleted to free space.
-// Without sources of OOM kills, none is reported. Without a folder for pod logs, logs are
-// neither rotated nor removed.
+// You supply a runtime, a host, a store, and the functions of the pod loop ([Pods]). If the host
+// has no statistics, the loop evicts no pods and has no summary. If the host does not measure
+// the image filesystem, the loop does not delete images to free space. If the host has no
+// sources of OOM kills, the loop reports no OOM kills. If Config.PodLogs is empty, the loop
+// neither rotates nor removes logs.
 //
 // # What it guarantees
 //
-//  1. Before every source of pods has called set and the runtime was listed once, no threshold
-//     is evaluated and nothing is removed.
-//  2. The node becomes not ready when the runtime has not responded for 30 s, and at once when
-//     the runtime reports a problem. A runtime that hangs is detected within 11 s.
-//  3. [Loop.Node] returns the same pointer until the node has changed. Config.NodeStatus gets
-//     a copy without its earlier changes: what it no longer adds disappears.
-//  4. An image that another program has pulled is not deleted. A restarted agent knows which
-//     images it has pulled.
-//  5. An OOM kill is reported once, even over restarts. The report waits up to 10 s until the
-//     runtime shows the container that was hit. A kill in a pod of another agent is not
-//     reported.
-//  6. An idle loop requests the runtime's status 7.5 times a minute, and the images and
-//     containers once a minute.
+//  1. Until every source of pods has called set and the first relist is complete, the loop
+//     evaluates no thresholds and removes nothing.
+//  2. The node becomes not ready when the runtime has not responded for 30 s, and immediately
+//     when the runtime reports a problem. The loop detects a runtime that hangs within 11 s.
+//  3. [Loop.Node] returns the same pointer until the node has changed. Config.NodeStatus
+//     receives a copy of the node without its earlier changes, so a label or a condition that it
+//     no longer adds disappears.
+//  4. The loop deletes only images that the agent has pulled, unless Config.TakeOver is set. A
+//     restarted agent knows which images it has pulled before.
+//  5. The loop reports an OOM kill once, even if the agent restarts. Only after a crash of the
+//     agent, the kills of the last 10 s before the crash may be reported again. Before a report,
+//     the loop waits up to 10 s until the pod loop has observed the container of the kill. The
+//     loop does not report a kill in a pod of another agent.
+//  6. On an idle node, the loop requests the runtime's status 7.5 times a minute, and lists
+//     images and containers once a minute.
 //
 // # Goroutines and locking
 //
 // New starts nothing. [Loop.Run] runs each part in a goroutine and joins them all. All methods
-// may be called by several goroutines and from callbacks. Only [Loop.AwaitNode], [Loop.Plan],
-// [Loop.Ranking] and [Loop.Summary] may block. Config.NodeStatus is called with a lock held and
-// must not call the Loop. No other callback is called with a lock of the Loop held. Callbacks
-// of package oomwatch are called with a lock of its watcher held, which no method of the Loop
-// needs.
+// are safe for concurrent use. Only [Loop.AwaitNode], [Loop.Plan], [Loop.PlanEviction],
+// [Loop.Ranking] and [Loop.Summary] may block. Callbacks may call all other methods.
+// Config.NodeStatus is an exception: the Loop calls it with a lock held, so it must not call the
+// Loop. The Loop holds no lock during other callbacks. The Watcher of package oomwatch calls its
+// Observer with a lock of the Watcher held, but no method of the Loop needs this lock.
 //
 // # Differences from the kubelet
 //
-//   - The kubelet gets the runtime's status every 5 s with a timeout of two minutes. Here it is
-//     every 8 s with a timeout of 3 s, every 2 s while there is a problem, and at once when
-//     relists start or stop failing.
-//   - The kubelet deletes all unused images; here only images that the agent has pulled are
-//     deleted, unless Config.TakeOver is set.
-//   - When disk space is short, the kubelet deletes all unused images; here only as many as
-//     needed.
-//   - The layer of an evicted pod counts as not yet freed for 5 s after its removal, because
-//     containerd deletes layers in the background.
+//   - The kubelet gets the runtime's status every 5 s with a timeout of two minutes. Here, the
+//     loop gets it every 8 s with a timeout of 3 s, every 2 s while there is a problem, and
+//     immediately when relists start or stop failing.
+//   - The kubelet deletes unused images that other programs have pulled. Here, the loop deletes
+//     only images that the agent has pulled, unless Config.TakeOver is set.
+//   - When disk space is short, the kubelet deletes all unused images. Here, the loop deletes
+//     only as many images as needed.
+//   - The disk space of an evicted pod counts as freed only 5 s after the removal of its
+//     containers, because containerd deletes layers in the background.
 //
 // Each manager lists its own differences.
 //

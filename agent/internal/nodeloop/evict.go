@@ -27,8 +27,9 @@ func (k killer) Kill(ctx context.Context, pod *corev1.Pod, e eviction.Eviction) 
 	return k.pods.Evict(ctx, pod, podworker.KillOptions{Evict: true, Grace: &grace, StatusFn: e.Apply})
 }
 
-// imageReclaim deletes as many unused images as needed, and keeps the others for later pods.
-// The number of inodes of an image is unknown, so to free inodes it deletes all unused images.
+// imageReclaim deletes only as many unused images as needed, so that later pods can use the
+// other images. To free inodes, it deletes all unused images, because the number of inodes of an
+// image is unknown.
 type imageReclaim struct{ images *imagegc.Manager }
 
 // DeleteUnusedImages deletes images that no container uses.
@@ -40,22 +41,23 @@ func (r imageReclaim) DeleteUnusedImages(ctx context.Context, need eviction.Recl
 	return r.images.DeleteUnusedImages(ctx)
 }
 
-// layerRemovalDelay is how long after the removal of a container its layer may still be on the
-// disk: containerd deletes layers in the background.
+// layerRemovalDelay is how long the layer of a removed container may remain on the disk.
+// containerd deletes layers in the background.
 const layerRemovalDelay = 5 * time.Second
 
-// cleanup reports when an evicted pod has freed the disk.
+// cleanup reports whether an evicted pod has freed its disk space.
 type cleanup struct {
 	cleanedUp func(types.UID) bool
 	clock     clock.PassiveClock
-	at        map[types.UID]time.Time // when each pod was found to be cleaned up
+	at        map[types.UID]time.Time // when each pod was first found to be cleaned up
 }
 
-// done reports whether a pod has been cleaned up for layerRemovalDelay. Only one step of the
-// eviction manager at a time calls it, until it returns true or 30 s have passed.
+// done reports whether layerRemovalDelay has passed since the pod was cleaned up. The eviction
+// manager calls it in each step, until it returns true or 30 s have passed. The steps do not run
+// concurrently.
 func (c *cleanup) done(uid types.UID) bool {
 	now := c.clock.Now()
-	maps.DeleteFunc(c.at, func(_ types.UID, at time.Time) bool { return now.Sub(at) > time.Minute }) // the manager does not ask about it again
+	maps.DeleteFunc(c.at, func(_ types.UID, at time.Time) bool { return now.Sub(at) > time.Minute }) // the eviction manager no longer calls done for this pod
 	if !c.cleanedUp(uid) {
 		delete(c.at, uid)
 		return false

@@ -48,7 +48,7 @@ func (l *Loop) newEviction() (err error) {
 	return err
 }
 
-// logEvicted logs a successful eviction. The manager logs the failed ones.
+// logEvicted logs a successful eviction. The eviction manager logs failed evictions.
 func (l *Loop) logEvicted(pod *corev1.Pod, e eviction.Eviction, took time.Duration, err error) {
 	if err == nil {
 		l.cfg.Logger.Info("evicted a pod", "pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID,
@@ -56,7 +56,8 @@ func (l *Loop) logEvicted(pod *corev1.Pod, e eviction.Eviction, took time.Durati
 	}
 }
 
-// Ended makes eviction measure the node again, because a pod has ended or was removed.
+// Ended makes the eviction manager measure the node again, because a pod has ended or was
+// removed.
 func (l *Loop) Ended() { l.eviction.Trigger() }
 
 // Admit refuses pods while the node is under pressure.
@@ -70,8 +71,8 @@ type pressure struct {
 	last eviction.Decision
 }
 
-// evaluated records a decision. It triggers an update of the node if the conditions have
-// changed.
+// evaluated records an eviction decision. If the conditions have changed, it triggers an update
+// of the node.
 func (l *Loop) evaluated(d eviction.Decision, err error) {
 	l.pressure.mu.Lock()
 	before := l.pressure.last.Conditions
@@ -92,9 +93,9 @@ func (p *pressure) decision() eviction.Decision {
 func (p *pressure) conditions() []corev1.NodeConditionType { return p.decision().Conditions }
 
 // evictionStats returns the statistics of the host for eviction decisions. They are unknown
-// until Pods.Ready returns nil: an agent that has just started does not know all pods of the
-// node yet, and would refuse or evict the wrong ones. Without host.Host.Stats they are always
-// unknown.
+// until Pods.Ready returns nil, because an agent that has just started does not know all pods of
+// the node yet, and would refuse or evict the wrong pods. They are always unknown if
+// host.Host.Stats is nil.
 func (l *Loop) evictionStats() readyStats { return readyStats{l.cfg.Host.Stats, l.cfg.Pods.Ready} }
 
 type readyStats struct {
@@ -104,7 +105,7 @@ type readyStats struct {
 
 func (g readyStats) isAvailable() bool { return g.stats != nil && g.ready() == nil }
 
-// Node returns the statistics of the node, empty while they are unknown.
+// Node returns the statistics of the node. They are empty while they are unknown.
 func (g readyStats) Node(ctx context.Context) (eviction.NodeStats, error) {
 	if !g.isAvailable() {
 		return eviction.NodeStats{}, nil
@@ -112,7 +113,7 @@ func (g readyStats) Node(ctx context.Context) (eviction.NodeStats, error) {
 	return g.stats.Node(ctx)
 }
 
-// Pods returns the statistics of pods, nil while they are unknown.
+// Pods returns the statistics of pods. It returns nil while they are unknown.
 func (g readyStats) Pods(ctx context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error) {
 	if !g.isAvailable() {
 		return nil, nil

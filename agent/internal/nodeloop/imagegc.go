@@ -8,8 +8,8 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-// newImageGC creates the manager that deletes unused images. It keeps images that this agent
-// has not pulled, unless Config.TakeOver is set.
+// newImageGC creates the manager that deletes unused images. Unless Config.TakeOver is set, the
+// manager deletes only images that this agent has pulled.
 func (l *Loop) newImageGC() (err error) {
 	observer := l.cfg.Observers.ImageGC
 	observer.Collected = chain2(func(_ imagegc.Result, err error) { l.parts.record(partImages, err) }, observer.Collected)
@@ -33,13 +33,15 @@ func (l *Loop) newImageGC() (err error) {
 	return err
 }
 
-// Images returns the image service for pulls. It records which images the agent has pulled.
+// Images returns the image service for pulls. The service records which images the agent has
+// pulled.
 func (l *Loop) Images() *Puller { return l.puller }
 
-// Leases returns the image garbage collector. It keeps images with a lease.
+// Leases returns the image garbage collector. The collector does not delete images with a lease.
 func (l *Loop) Leases() *imagegc.Manager { return l.imageGC }
 
-// imageUsers returns the containers of the whole runtime, including those of other agents.
+// imageUsers lists the containers that use images: all containers of the runtime, including
+// containers of other agents.
 type imageUsers struct{ loop *Loop }
 
 // ListContainers lists containers in the runtime.
@@ -47,8 +49,8 @@ func (u imageUsers) ListContainers(ctx context.Context, filter *runtimeapi.Conta
 	return u.loop.cfg.Runtime.ListContainers(ctx, filter)
 }
 
-// ContainerStatus returns the status of a container. For containers that the pod loop has
-// observed it does not call the runtime, because their image never changes.
+// ContainerStatus returns the status of a container. If the pod loop has observed the container,
+// ContainerStatus does not call the runtime, because the image of a container never changes.
 func (u imageUsers) ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
 	for _, pod := range u.loop.cfg.Pods.Observed() {
 		for _, c := range pod.Containers {

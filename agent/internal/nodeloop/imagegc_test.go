@@ -50,7 +50,7 @@ func TestImageGC_KeepsImagesThatTheAgentHasNotPulled(t *testing.T) {
 				b.run(t, "web") // uses demo/app:1
 				b.start(t)
 				b.pull(t, "demo/own:1")
-				b.pull(t, "demo/others:1") // Always: it is there
+				b.pull(t, "demo/others:1") // with the pull policy Always, although the image is present
 				_, err := b.node.PullImage(t.Context(), &runtimeapi.ImageSpec{Image: "demo/loaded:1"}, nil, nil)
 				require.NoError(t, err)
 				require.Len(t, b.images(t), 4)

@@ -8,8 +8,8 @@ import (
 	"github.com/kubeparts/kubeparts/containergc/logrotate"
 )
 
-// newLogRotation creates the manager that limits the log size of running containers, if
-// Config.PodLogs is set.
+// newLogRotation creates the manager that limits the log size of running containers. If
+// Config.PodLogs is empty, it does nothing.
 func (l *Loop) newLogRotation() (err error) {
 	if l.cfg.PodLogs == "" {
 		return nil

@@ -22,8 +22,8 @@ import (
 // errRunsOnce is returned when [Loop.Run] is called a second time.
 var errRunsOnce = errors.New("the node loop can run only once")
 
-// Loop keeps a node usable and reports its status. Create it with [New]. All methods may be
-// called by several goroutines. Their results are shared and must not be modified.
+// Loop manages a node and computes its status. Create it with [New]. All methods are safe for
+// concurrent use. The results of methods are shared and must not be modified.
 type Loop struct {
 	cfg       Config
 	reference *corev1.ObjectReference // of the node, for events
@@ -83,13 +83,13 @@ func New(c Config) (*Loop, error) {
 	return l, nil
 }
 
-// Run serves until ctx is done and then returns nil. If a part fails earlier, Run stops all
-// parts and returns an error that names the part. A Loop runs once.
+// Run runs the loop until ctx is done and then returns nil. If a part fails before ctx is done,
+// Run stops all parts and returns an error that names the part. Run may be called only once.
 //
-// The parts are host, runtime, node, eviction, images, containers, logs and oom. The host
-// starts first and stops last, because the others use it. The others are independent of each
-// other and start and stop together. When ctx is done, Run cancels calls of Pods.Evict, waits
-// for them, and saves the position in the kernel's log.
+// The parts are host, runtime, node, eviction, images, containers, logs and oom. The host starts
+// first and stops last, because the other parts use it. The other parts start and stop together.
+// When ctx is done, Run cancels the running calls of Pods.Evict, waits until they return, and
+// saves the position in the kernel's log.
 func (l *Loop) Run(ctx context.Context) error {
 	if !l.ran.CompareAndSwap(false, true) {
 		return errRunsOnce
@@ -163,8 +163,8 @@ func (l *Loop) running() []part {
 	return all
 }
 
-// updateNodeOnTrigger computes the node. It returns a long time, because checkRuntime computes
-// the node more often anyway.
+// updateNodeOnTrigger computes the node. It returns a long period, because checkRuntime also
+// computes the node, every few seconds.
 func (l *Loop) updateNodeOnTrigger(ctx context.Context) time.Duration {
 	l.updateNode(ctx)
 	return time.Hour

@@ -12,30 +12,30 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// factsAge is the maximum age of facts in a pod's configuration and status. A change of a pod
-// needs them several times, and the host reads files each time.
+// factsAge is the maximum age of the facts in a pod's configuration and status. A sync of a pod
+// uses the facts several times, and the host would read files each time.
 const factsAge = time.Second
 
-// machine gets the facts of the host and caches the last ones.
+// machine gets the facts of the host and caches the last facts.
 type machine struct {
 	facts func(context.Context) (host.Facts, error)
 	clock clock.PassiveClock
 
 	mu   sync.Mutex
-	ctx  context.Context // of Run: podrunner asks for facts without a context. Nil before Run
+	ctx  context.Context // the context of Run, because podrunner gets facts without a context; nil before Run
 	last host.Facts
 	at   time.Time // of the last call
 	err  error     // of the last call
 }
 
-// begin makes later calls of now read the facts.
+// begin sets the context with which now reads the facts.
 func (m *machine) begin(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ctx = ctx
 }
 
-// now returns facts that are at most factsAge old. Before Run they are unknown.
+// now returns facts that are at most factsAge old. Before Run, all facts are unknown.
 func (m *machine) now() host.Facts {
 	m.mu.Lock()
 	ctx, last, fresh := m.ctx, m.last, m.clock.Since(m.at) < factsAge
@@ -46,8 +46,9 @@ func (m *machine) now() host.Facts {
 	return m.read(ctx)
 }
 
-// read gets the facts from the host. It keeps facts returned with an error, unless they lack
-// the capacity and the earlier facts have it.
+// read gets the facts from the host, and returns the facts that it stores. It also stores facts
+// that the host returned with an error, except if they have no capacity and the earlier facts
+// have a capacity.
 func (m *machine) read(ctx context.Context) host.Facts {
 	began := m.clock.Now()
 	facts, err := m.facts(ctx)
@@ -63,7 +64,7 @@ func (m *machine) read(ctx context.Context) host.Facts {
 	return m.last
 }
 
-// problem returns why facts are missing, nil if they are complete.
+// problem returns why facts are missing, or nil if all facts are known.
 func (m *machine) problem() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,8 +74,8 @@ func (m *machine) problem() error {
 	return fmt.Errorf("could not read all facts of the machine: %w", m.err)
 }
 
-// Facts returns the properties of the node for pod configurations, at most a second old. Before
-// Run they are unknown.
+// Facts returns the properties of the node that the configuration of pods needs. They are at
+// most a second old. Before Run, the properties of the machine are unknown.
 func (l *Loop) Facts() podrunner.Facts {
 	h := l.machine.now()
 	features, handler := l.runtime.features()
@@ -102,8 +103,8 @@ func (l *Loop) Facts() podrunner.Facts {
 	return f
 }
 
-// dnsOf returns the machine's DNS configuration. If the content of resolv.conf is unknown, the
-// runtime copies the file itself.
+// dnsOf returns the machine's DNS configuration. If the content of resolv.conf is unknown, it
+// returns an empty configuration, and the runtime copies the file.
 func dnsOf(h host.Facts) podrunner.DNS {
 	switch {
 	case h.NoLookups:

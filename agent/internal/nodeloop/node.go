@@ -23,10 +23,10 @@ type nodeState struct {
 
 	current      atomic.Pointer[corev1.Node]
 	shuttingDown atomic.Bool
-	first        chan struct{} // closed after the first status request to the runtime, when the node was computed
+	first        chan struct{} // closed when the node was computed after the first status request to the runtime
 	closeFirst   func()
 
-	mu     sync.Mutex         // held while the node is computed; guards the following fields
+	mu     sync.Mutex         // held during a computation of the node; guards the following fields
 	status *corev1.NodeStatus // without the changes of Config.NodeStatus; nil at first
 	since  time.Time          // when current was stored
 }
@@ -56,13 +56,14 @@ func (n *nodeState) object(h host.Facts) *corev1.Node {
 // computed records that the node was computed for the first time.
 func (n *nodeState) computed() { n.closeFirst() }
 
-// Node returns the node as a kubelet reports it, with the changes of Config.NodeStatus. It
-// returns the same pointer until the node has changed; if only heartbeat times change, for five
-// minutes. Before Run the status is empty.
+// Node returns the node as a kubelet reports it, after Config.NodeStatus has modified it. It
+// returns the same pointer until the node has changed. If only heartbeat times change, it
+// returns the same pointer for five minutes. Before Run, the status is empty.
 func (l *Loop) Node() *corev1.Node { return l.node.current.Load() }
 
-// AwaitNode waits until the facts of the machine and the status of the runtime were requested
-// once, and returns the node. A runtime that does not answer delays it by three seconds.
+// AwaitNode waits until the loop has requested the facts of the machine and the status of the
+// runtime for the first time, and returns the node. A runtime that does not answer delays
+// AwaitNode by three seconds.
 func (l *Loop) AwaitNode(ctx context.Context) (*corev1.Node, error) {
 	select {
 	case <-l.node.first:
@@ -72,8 +73,8 @@ func (l *Loop) AwaitNode(ctx context.Context) (*corev1.Node, error) {
 	}
 }
 
-// Recompute triggers an update of the node, for example after a change of what
-// Config.NodeStatus does. It never blocks.
+// Recompute triggers an update of the node, for example when Config.NodeStatus would make other
+// changes than in its last call. It never blocks.
 func (l *Loop) Recompute() { l.nodeLoop.Trigger() }
 
 // ShutdownStarted makes the node not ready until ShutdownEnded is called.
@@ -100,7 +101,8 @@ func (l *Loop) updateNode(ctx context.Context) {
 	}
 }
 
-// storeNode computes the node and stores it if it has changed. It reports whether it has.
+// storeNode computes the node, and stores it if it has changed. It reports whether the node has
+// changed.
 func (l *Loop) storeNode(ctx context.Context) bool {
 	n := &l.node
 	n.mu.Lock()
@@ -124,8 +126,8 @@ func (l *Loop) storeNode(ctx context.Context) bool {
 	return true
 }
 
-// setTimes sets missing times of conditions that Config.NodeStatus has added. The transition
-// time changes with the condition's status.
+// setTimes sets the missing times of conditions that Config.NodeStatus has added. The transition
+// time stays the same until the status of the condition changes.
 func setTimes(conditions, before []corev1.NodeCondition, now metav1.Time) {
 	for i := range conditions {
 		c := &conditions[i]

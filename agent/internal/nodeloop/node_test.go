@@ -328,7 +328,7 @@ func TestNode_IdleLoopRarelyCallsTheRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		b.cfg.PodLogs = t.TempDir()
-		b.pods.hidden = true // PLEG asks, not the loop
+		b.pods.hidden = true // the PLEG inspects the runtime, and not the node loop
 		b.start(t)
 		wait(10 * time.Minute)
 		before := len(b.node.Calls())

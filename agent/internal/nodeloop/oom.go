@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// positionPeriod is the time between two saves of the position in the kernel's log. It
-	// limits how many kills are reported again after a crash of the agent.
+	// positionPeriod is the time between two saves of the position in the kernel's log. After a
+	// crash of the agent, only kills of this period are reported again.
 	positionPeriod = 10 * time.Second
-	// victimTimeout is how long the report of a kill waits until the runtime shows the
+	// victimTimeout is how long the handler of a kill waits until the pod loop has observed the
 	// container.
 	victimTimeout = 10 * time.Second
 	// saveTimeout is the time limit for saving the position at the end of Run.
@@ -37,7 +37,8 @@ type oomWatch struct {
 	logged      map[string]string // the last logged failure of each source
 }
 
-// newOOMWatch configures the watcher of OOM kills. Without sources it does nothing.
+// newOOMWatch configures the watcher of OOM kills. If the host has no sources of OOM kills, it
+// does nothing.
 func (l *Loop) newOOMWatch() error {
 	if len(l.cfg.Host.OOM) == 0 {
 		return nil
@@ -54,9 +55,11 @@ func (l *Loop) newOOMWatch() error {
 	}
 	o := &oomWatch{maintenance: loop.New(l.cfg.Clock), logged: map[string]string{}}
 	observer := l.cfg.Observers.OOM
-	// The watcher calls this with its lock held, so the work is left to the maintenance loop.
+	// The watcher calls SourceFailed with its lock held, so the callback only triggers the
+	// maintenance loop.
 	observer.SourceFailed = chain2(func(string, error) { o.maintenance.Trigger() }, observer.SourceFailed)
-	// No Logger: the watcher would log each attempt; reportSources logs each cause once.
+	// Set no Logger, because the watcher would log each attempt. reportSources logs each cause
+	// once.
 	o.cfg = oomwatch.Config{
 		Sources: l.cfg.Host.OOM, Clock: l.cfg.Clock, Observer: observer,
 		Handler: func(ctx context.Context, kill oomwatch.Kill) {
@@ -105,8 +108,8 @@ func (l *Loop) runOOM(ctx context.Context) error {
 	return err
 }
 
-// reportSources records the failed sources, and logs each cause of failure once, because a
-// failed source is retried without end.
+// reportSources records the failed sources. It logs a failure only if the cause differs from the
+// last logged cause of the source, because the watcher retries a failed source without end.
 func (l *Loop) reportSources(ctx context.Context, sources []oomwatch.SourceStatus) {
 	var failed []string
 	for _, s := range sources {
@@ -140,9 +143,9 @@ func (l *Loop) savePosition(ctx context.Context, at oomwatch.Position) {
 	o.saved = at
 }
 
-// awaitVictim waits until the container of a kill is known, or missing in a list of the runtime
-// that is newer than the kill. A process that uses all its memory at once may be killed before
-// its container is observed.
+// awaitVictim waits until the pod loop has observed the container of a kill, or until the
+// observed state of the pod is newer than the kill. It waits at most victimTimeout. The kernel
+// may kill a process before the pod loop has observed the container.
 func (l *Loop) awaitVictim(ctx context.Context, kill oomwatch.Kill) {
 	if kill.ContainerID == "" {
 		return
@@ -157,8 +160,9 @@ func (l *Loop) awaitVictim(ctx context.Context, kill oomwatch.Kill) {
 	}
 }
 
-// belongsToOtherAgent reports whether a kill hit a pod of another agent, which reports it
-// itself. A kill that hit no pod belongs to the node.
+// belongsToOtherAgent reports whether the killed process was in a pod of another agent. The
+// other agent reports this kill. If the process was not in a pod, belongsToOtherAgent returns
+// false.
 func (l *Loop) belongsToOtherAgent(kill oomwatch.Kill) bool {
 	if l.cfg.TakeOver || kill.PodUID == "" && kill.ContainerID == "" {
 		return false
@@ -169,7 +173,7 @@ func (l *Loop) belongsToOtherAgent(kill oomwatch.Kill) bool {
 
 // Victim returns the pod and the container name for the pod UID and the container ID in a
 // cgroup's path. One of the arguments may be empty. The name is empty if the container is
-// unknown.
+// unknown. Victim returns false if the pod has no definition.
 func (l *Loop) Victim(pod types.UID, containerID string) (*corev1.Pod, string, bool) {
 	for _, s := range l.cfg.Pods.Observed() {
 		if pod != "" && s.UID != pod {

@@ -222,8 +222,8 @@ func TestOOM_KillDuringShutdownIsReportedByTheNextAgent(t *testing.T) {
 	})
 }
 
-// A kill that hit no pod belongs to the node. A kill in a pod that this agent does not have is
-// reported by another agent, unless this agent has taken over all pods.
+// A kill outside of pods is reported. A kill in a pod that this agent does not have is reported
+// by another agent, unless this agent has taken over all pods.
 func TestOOM_KillsOfTheNodeAndOfOtherAgents(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

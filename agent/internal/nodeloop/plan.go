@@ -15,7 +15,7 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-// Plan is what would be done now to free resources of the node.
+// Plan is what the loop would do now to free resources of the node.
 type Plan struct {
 	Eviction   eviction.Decision
 	Images     imagegc.Plan
@@ -23,11 +23,12 @@ type Plan struct {
 }
 
 // Plan returns what eviction and garbage collection would do now. It changes nothing. Callers
-// within a second get the same plan. With an error, it returns the parts that could be
-// computed.
+// within a second get the same plan. If the method returns an error, the Plan has the parts that
+// could be computed.
 func (l *Loop) Plan(ctx context.Context) (Plan, error) { return l.plan.get(ctx) }
 
-// PlanEviction returns what eviction would do now, like Plan.
+// PlanEviction returns what eviction would do now. Callers within a second get the same
+// decision.
 func (l *Loop) PlanEviction(ctx context.Context) (eviction.Decision, error) {
 	e, err := l.evaluation.get(ctx)
 	return e.decision, wrap("plan evictions", err)
@@ -41,7 +42,8 @@ func (l *Loop) makePlan(ctx context.Context) (Plan, error) {
 		errEviction, wrap("plan the deletion of images", errImages), wrap("plan the removal of containers", errContainers))
 }
 
-// evaluation is an eviction decision that is not carried out, with its facts.
+// evaluation is an eviction decision that is not carried out, with the facts on which it is
+// based.
 type evaluation struct {
 	decision eviction.Decision
 	facts    eviction.Observations
@@ -68,7 +70,8 @@ func (l *Loop) evaluate(ctx context.Context) (evaluation, error) {
 }
 
 // Summary returns the stats summary of the node and its pods. Callers within a second get the
-// same one. With an error, a non-nil summary has what could be measured.
+// same summary. If Summary returns an error, a summary that is not nil has the values that could
+// be measured.
 func (l *Loop) Summary(ctx context.Context) (*statsapi.Summary, error) { return l.summary.get(ctx) }
 
 func (l *Loop) measureSummary(ctx context.Context) (*statsapi.Summary, error) {
@@ -83,7 +86,7 @@ func (l *Loop) measureSummary(ctx context.Context) (*statsapi.Summary, error) {
 	return summary, err
 }
 
-// wrap adds the action to err. It returns nil for nil.
+// wrap adds the action to err. It returns nil if err is nil.
 func wrap(action string, err error) error {
 	if err == nil {
 		return nil

@@ -17,9 +17,9 @@ import (
 // pulledImagesKey is the key of the stored set of pulled images.
 const pulledImagesKey = "images-pulled.json"
 
-// Puller is the runtime's image service. It also records which images the agent has pulled, and
-// keeps that record over restarts; images pulled by other programs are not deleted. All methods
-// may be called by several goroutines.
+// Puller is the runtime's image service. It also records which images the agent has pulled,
+// because the agent does not delete images that other programs have pulled. The record is
+// stored, so that a restarted agent can read it. All methods are safe for concurrent use.
 type Puller struct {
 	ImageService
 	store state.Store
@@ -36,8 +36,8 @@ func newPuller(images ImageService, store state.Store, log *slog.Logger) *Puller
 	return &Puller{ImageService: images, store: store, log: log, pulled: map[string]bool{}, last: map[string]int{}}
 }
 
-// load reads the record of an earlier agent, once. Without it, all images in the runtime count
-// as pulled by other programs.
+// load reads the record of an earlier agent. Only the first call reads it. Without a record, all
+// images in the runtime count as pulled by other programs.
 func (p *Puller) load(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,10 +50,11 @@ func (p *Puller) load(ctx context.Context) {
 	}
 }
 
-// PullImage pulls an image. It first gets the image that has the name now: if the pull returns
-// the same one, the agent has not added it. It does not free disk space before, because CRI
-// does not return the size of an image in a registry. If the disk becomes too full, eviction
-// deletes images.
+// PullImage pulls an image. Before the pull, it gets the image that the runtime already has
+// under this name. If the pull returns the same image, PullImage does not record it, because the
+// agent has not added it. PullImage does not free disk space before the pull, because CRI does
+// not return the size of an image in a registry. If the disk becomes too full, eviction deletes
+// images.
 func (p *Puller) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, sandbox *runtimeapi.PodSandboxConfig) (string, error) {
 	p.load(ctx)
 	answer, err := p.ImageStatus(ctx, image, false)
@@ -71,8 +72,8 @@ func (p *Puller) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, aut
 	return ref, nil
 }
 
-// ListImages lists the images of the runtime. Images that are no longer in the list are deleted
-// from the record: if they reappear, another program has pulled them.
+// ListImages lists the images of the runtime. It deletes images that are no longer in the list
+// from the record. If such an image reappears, another program has pulled it.
 func (p *Puller) ListImages(ctx context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
 	p.mu.Lock()
 	before, pulls := slices.Collect(maps.Keys(p.pulled)), p.pulls
@@ -92,8 +93,8 @@ func (p *Puller) ListImages(ctx context.Context, filter *runtimeapi.ImageFilter)
 	return images, nil
 }
 
-// record stores that the agent has pulled an image. If that fails, the image is not deleted
-// after a restart.
+// record stores that the agent has pulled an image. If the record can't be stored, the agent
+// does not delete the image after a restart.
 func (p *Puller) record(ctx context.Context, ref string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,8 +106,9 @@ func (p *Puller) record(ctx context.Context, ref string) {
 	}
 }
 
-// forget deletes the images from the record that were missing in a list of the runtime. It
-// keeps images of later pulls than the given one, because the list may be older.
+// forget deletes images from the record, because they were missing in a list of the runtime. The
+// argument pulls is the number of pulls before the list. forget does not delete an image that
+// was pulled later, because the list may be older than this pull.
 func (p *Puller) forget(ctx context.Context, refs []string, pulls int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,8 +17,8 @@ type Ranking struct {
 	reports []eviction.Report
 }
 
-// Ranking measures the node and ranks its pods. Callers within a second get the same figures.
-// With an error, the order is based on what could be measured.
+// Ranking measures the node and ranks its pods. Callers within a second get the same figures. If
+// Ranking returns an error, the order is based on the figures that could be measured.
 func (l *Loop) Ranking(ctx context.Context) (Ranking, error) {
 	e, err := l.evaluation.get(ctx)
 	r := Ranking{orders: map[eviction.Signal][]eviction.Candidate{}, reports: e.decision.Thresholds}
@@ -30,7 +30,8 @@ func (l *Loop) Ranking(ctx context.Context) (Ranking, error) {
 	return r, wrap("measure the pods", err)
 }
 
-// Places returns a pod's position in each order, from 1. Orders without the pod are omitted.
+// Places returns a pod's position in the order of each signal. Position 1 is evicted first.
+// Signals whose order does not contain the pod are omitted.
 func (r Ranking) Places(pod types.UID) map[eviction.Signal]int {
 	places := map[eviction.Signal]int{}
 	for signal, order := range r.orders {
@@ -73,8 +74,8 @@ func (r Ranking) Words(pod types.UID) string {
 	}
 }
 
-// nearest returns the report of the threshold whose signal has the least available relative to
-// it, nil if none was measured.
+// nearest returns the report of the threshold with the lowest ratio of the available amount to
+// the threshold. It returns nil if no signal with a threshold was measured.
 func (r Ranking) nearest() (nearest *eviction.Report) {
 	ratio := func(p *eviction.Report) float64 {
 		return float64(p.Observation.Available) / float64(max(p.Quantity, 1))

@@ -16,18 +16,21 @@ import (
 
 const (
 	// runtimePeriod is the time between two status requests to a runtime without problems. With
-	// runtimeTimeout, a runtime that hangs is reported within 11 s. A runtime that exits is
-	// noticed at once: its stream of events ends, which makes a relist fail.
+	// this period and runtimeTimeout, the loop detects a runtime that hangs within 11 s. If the
+	// runtime exits, the loop detects this immediately, because the stream of events ends and a
+	// relist fails.
 	runtimePeriod = 8 * time.Second
-	// problemPeriod is the same for a runtime with a problem.
+	// problemPeriod is the time between two status requests to a runtime with a problem.
 	problemPeriod = 2 * time.Second
-	// runtimeTimeout is the timeout of a status request. The kubelet's is two minutes.
+	// runtimeTimeout is the timeout of a status request. The timeout of the kubelet is two
+	// minutes.
 	runtimeTimeout = 3 * time.Second
 	// runtimeAPI is the CRI version in version requests.
 	runtimeAPI = "v1"
 )
 
-// ErrRuntimeStatusUnknown is the runtime's problem until its status was requested for the first time.
+// ErrRuntimeStatusUnknown is the error of the check "runtime" until the loop has requested the
+// runtime's status for the first time.
 var ErrRuntimeStatusUnknown = errors.New("the status of the container runtime was not requested yet")
 
 // runtimeState has the last answers of the runtime.
@@ -63,12 +66,12 @@ func (l *Loop) checkRuntime(ctx context.Context) time.Duration {
 	return runtimePeriod
 }
 
-// RuntimeReady returns why the runtime can't run pods according to its last answer, nil if it
-// can.
+// RuntimeReady returns why the runtime can't run pods, according to the last status request. It
+// returns nil if the runtime can run pods.
 func (l *Loop) RuntimeReady() error { return l.parts.err(partRuntime) }
 
-// queryRuntime gets the runtime's status. It returns why the runtime can't run pods, nil if it
-// can.
+// queryRuntime gets the runtime's status. It returns why the runtime can't run pods, or nil if
+// it can.
 func (l *Loop) queryRuntime(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, runtimeTimeout)
 	defer cancel()
@@ -79,7 +82,7 @@ func (l *Loop) queryRuntime(ctx context.Context) error {
 	}
 	if err != nil {
 		l.runtime.failed()
-		// The deadline may be detected by the client or by the runtime.
+		// Either the client or the runtime may detect that the deadline is over.
 		if limited.Err() != nil || grpcstatus.Code(err) == codes.DeadlineExceeded {
 			return fmt.Errorf("no answer within %v", runtimeTimeout)
 		}
@@ -89,7 +92,8 @@ func (l *Loop) queryRuntime(ctx context.Context) error {
 	return notReady(status.GetStatus())
 }
 
-// notReady returns why the runtime reports that it can't run pods, nil if it can.
+// notReady returns why the runtime can't run pods according to its status. It returns nil if the
+// runtime can run pods.
 func notReady(s *runtimeapi.RuntimeStatus) error {
 	var errs []error
 	for _, c := range s.GetConditions() {
@@ -115,7 +119,8 @@ func (r *runtimeState) answered(status *runtimeapi.StatusResponse, version *runt
 	}
 }
 
-// failed records that the runtime has not answered. It may return with another version.
+// failed records that the runtime has not answered. When the runtime answers again, it may have
+// another version.
 func (r *runtimeState) failed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,8 +133,8 @@ func (r *runtimeState) versionIsOld() bool {
 	return r.version == nil || r.restarted
 }
 
-// Relisted records the result of a relist. If relists start or stop failing, the runtime is
-// checked at once.
+// Relisted records the result of a relist. If relists start or stop failing, the loop checks the
+// runtime immediately.
 func (l *Loop) Relisted(err error) {
 	if l.runtime.relisted(err) {
 		l.runtimeLoop.Trigger()
@@ -137,7 +142,8 @@ func (l *Loop) Relisted(err error) {
 }
 
 // relisted records the result of a relist, and reports whether it differs from the previous
-// one. The node is not ready before the first relist, so its success counts as a change.
+// result. The node is not ready before the first relist, so the success of the first relist
+// counts as a change.
 func (r *runtimeState) relisted(err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,7 +156,7 @@ func (r *runtimeState) relisted(err error) bool {
 // runtime has answered.
 func (l *Loop) RuntimeName() string { return l.runtime.answers().Version.GetRuntimeName() }
 
-// answers returns the last answers, for the node's status.
+// answers returns the last answers of the runtime, for the node's status.
 func (r *runtimeState) answers() nodestatus.Runtime {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,7 +164,7 @@ func (r *runtimeState) answers() nodestatus.Runtime {
 }
 
 // features returns the features of the runtime, and a function that returns the features of a
-// handler, nil for an unknown handler.
+// handler. The function returns nil for an unknown handler.
 func (r *runtimeState) features() (*runtimeapi.RuntimeFeatures, func(handler string) *runtimeapi.RuntimeHandlerFeatures) {
 	last := r.answers().Status
 	return last.GetFeatures(), func(name string) *runtimeapi.RuntimeHandlerFeatures {
@@ -171,8 +177,8 @@ func (r *runtimeState) features() (*runtimeapi.RuntimeFeatures, func(handler str
 	}
 }
 
-// handlerOf returns the handler of a RuntimeClass: without a cluster, each handler is a
-// RuntimeClass of the same name.
+// handlerOf returns the handler with the same name as a RuntimeClass. It is the default of
+// Config.RuntimeHandler.
 func (r *runtimeState) handlerOf(class string) (string, error) {
 	for _, h := range r.answers().Status.GetRuntimeHandlers() {
 		if h.GetName() == class {

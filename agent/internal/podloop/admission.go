@@ -54,8 +54,8 @@ func (l *Loop) newAdmission() error {
 	return err
 }
 
-// admitSupported refuses a pod that uses fields that this agent does not support. Without them
-// it would run differently from what its spec says.
+// admitSupported refuses a pod with fields that this agent does not support, because the pod
+// would not run as its spec requires.
 func (l *Loop) admitSupported(_ context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 	if err := l.runner.Unsupported(attrs.Pod); err != nil {
 		return lifecycle.PodAdmitResult{Reason: "UnsupportedFields", Message: err.Error()}
@@ -81,7 +81,7 @@ func (l *Loop) admitUnderPressure(ctx context.Context, attrs lifecycle.PodAdmitA
 	return l.cfg.Node.Admit.Admit(ctx, attrs)
 }
 
-// preempt evicts a pod to make room for a critical one.
+// preempt evicts a pod to make room for a critical pod.
 func (l *Loop) preempt(ctx context.Context, victim *corev1.Pod) error {
 	l.admissionQueue.freed = true // only the admission queue's goroutine calls preempt
 	return l.Evict(ctx, victim, podworker.KillOptions{Grace: new(time.Duration(0)), StatusFn: l.preempted(victim)})
@@ -105,8 +105,8 @@ func (l *Loop) preempted(victim *corev1.Pod) func(*corev1.PodStatus) {
 }
 
 // admissionView returns a copy of the pod for admission and eviction, with its newest status.
-// With OrdinaryStaticPods, a static pod loses its source annotation there, because static pods
-// count as critical.
+// With OrdinaryStaticPods, the copy of a static pod has no source annotation, because a pod with
+// this annotation would count as critical.
 func (l *Loop) admissionView(pod *corev1.Pod) *corev1.Pod {
 	p := *l.allocated(pod)
 	if l.cfg.OrdinaryStaticPods && podspec.IsStatic(&p) {
@@ -119,9 +119,9 @@ func (l *Loop) admissionView(pod *corev1.Pod) *corev1.Pod {
 	return &p
 }
 
-// runAdmission restores the allocators and then handles admission requests until ctx is done.
-// It waits until the runtime was listed and all pods were inspected: an allocator that does not
-// know all running containers could hand out a share twice.
+// runAdmission restores the allocators and then handles admission requests until ctx is done. It
+// waits until the first relist is complete, because an allocator that does not know all running
+// containers could assign the same resource twice.
 func (l *Loop) runAdmission(ctx context.Context) error {
 	select {
 	case <-l.listed:
@@ -131,14 +131,14 @@ func (l *Loop) runAdmission(ctx context.Context) error {
 	if err := l.restore(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
-	// Wait for the node, which the first requests need too. If it can't be found, the handler
-	// that gets it again reports the error.
+	// Wait until the node is known, because the first requests need it. Ignore an error: the
+	// handler "node" gets the node again and reports the error.
 	_, _ = l.cfg.Node.Get(ctx)
 	l.admissionQueue.run(ctx)
 	return nil
 }
 
-// restore passes the pods of the runtime that have not ended to the allocators.
+// restore passes the running pods of the runtime to the allocators.
 func (l *Loop) restore(ctx context.Context) error {
 	var found []*podcache.Status
 	for _, s := range l.found() {

@@ -17,16 +17,16 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/resources"
 )
 
-// handlerDeadline is the time limit of an admission handler. A later answer counts as a
-// refusal.
+// handlerDeadline is the time limit of an admission handler. An answer after this time counts as
+// a refusal.
 const handlerDeadline = 30 * time.Second
 
 // admissionQueueConfig configures an admissionQueue. All fields are required.
 type admissionQueueConfig struct {
-	// handlers are called in this order, allocators after them.
+	// handlers are called in this order. allocators are called after the handlers.
 	handlers   []lifecycle.NamedHandler
 	allocators []resources.Allocator
-	// view returns the pod as handlers get it.
+	// view returns the copy of a pod that handlers receive.
 	view func(*corev1.Pod) *corev1.Pod
 	// runs reports whether a container of the pod may run.
 	runs func(types.UID) bool
@@ -41,16 +41,17 @@ type admissionQueueConfig struct {
 // other parts: a slow handler, or a preemption that waits for its victim, delays only other
 // admissions and releases.
 //
-// It keeps the list of active pods: a pod is in it from its admission to its release. So the
-// cost of an admission depends on the number of admitted pods, not on that of offered ones.
+// It has the list of active pods. A pod is in this list from its admission until its release. So
+// the cost of an admission depends on the number of admitted pods, and not on the number of
+// offered pods.
 type admissionQueue struct {
 	cfg   admissionQueueConfig
 	chain *lifecycle.Chain
 	wake  chan struct{} // capacity 1; signals new requests
 
-	// active are the admitted pods that were not released. granted are the allocators that have
-	// admitted the pod of the current request, and freed reports whether that request has
-	// preempted other pods. All three belong to the queue's goroutine.
+	// active has the admitted pods that were not released yet. granted has the allocators that
+	// have admitted the pod of the current request. freed reports whether the current request
+	// has preempted other pods. Only the queue's goroutine uses these fields.
 	active  []*corev1.Pod
 	granted []resources.Allocator
 	freed   bool
@@ -120,8 +121,8 @@ func (l *admissionQueue) signal() {
 	}
 }
 
-// drain makes the queue refuse API pods because the node is shutting down, and defer requests
-// for static pods and edits until resume.
+// drain makes the queue refuse API pods, because the node is shutting down. The queue defers
+// requests for static pods and for edits until resume is called.
 func (l *admissionQueue) drain() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +146,8 @@ func (l *admissionQueue) isIdle() bool {
 	return !l.busy && len(l.queue) == 0
 }
 
-// overdue returns the running call and its start if it has exceeded its deadline.
+// overdue returns the running call and its start, and reports whether the call has exceeded its
+// deadline.
 func (l *admissionQueue) overdue() (what string, since time.Time, isOverdue bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,8 +155,8 @@ func (l *admissionQueue) overdue() (what string, since time.Time, isOverdue bool
 	return l.call.what, l.call.since, isOverdue
 }
 
-// run handles requests until ctx is done. At the start, running pods come first, so that a pod
-// of an earlier agent does not lose its place to a new one.
+// run handles requests until ctx is done. At the start, it handles the requests for running pods
+// first, so that a new pod can't use resources that a running pod of an earlier agent needs.
 func (l *admissionQueue) run(ctx context.Context) {
 	l.mu.Lock()
 	slices.SortStableFunc(l.queue, func(a, b request) int { return l.rank(a.uid) - l.rank(b.uid) })
@@ -188,7 +190,8 @@ func (l *admissionQueue) rank(uid types.UID) int {
 	return 1
 }
 
-// next removes and returns the first request. During a shutdown it defers admissions.
+// next removes and returns the first request. While the queue is draining, it defers requests
+// for static pods and for edits.
 func (l *admissionQueue) next() (request, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,8 +211,8 @@ func (l *admissionQueue) next() (request, bool) {
 	return request{}, false
 }
 
-// question admits one pod and reports the result. If ctx is done meanwhile, no result is
-// reported and the pod is not refused.
+// question calls the handlers for one pod and reports the result. If ctx is done before the
+// handlers have returned, it reports no result, and the pod is not refused.
 func (l *admissionQueue) question(ctx context.Context, r request) {
 	l.mu.Lock()
 	draining := l.draining
@@ -232,7 +235,8 @@ func (l *admissionQueue) question(ctx context.Context, r request) {
 	}
 }
 
-// admit adds the pod to the active pods, or replaces its definition there.
+// admit adds the pod to the active pods. If the pod is already active, admit replaces its
+// definition.
 func (l *admissionQueue) admit(r request) {
 	if i := l.index(r.uid); i >= 0 {
 		l.active = slices.Clone(l.active) // handlers may still use the old slice
@@ -242,8 +246,8 @@ func (l *admissionQueue) admit(r request) {
 	l.active = append(l.active, l.cfg.view(r.pod))
 }
 
-// refuse reports a refusal and releases what allocators have handed out for the request. The
-// running version of a pod whose edit is refused keeps its allocations.
+// refuse reports a refusal and releases the allocations of the request. If the request is an
+// edit, it releases nothing, because the running version of the pod keeps its allocations.
 func (l *admissionQueue) refuse(r request, result lifecycle.PodAdmitResult) {
 	switch {
 	case r.edit:
@@ -257,7 +261,7 @@ func (l *admissionQueue) refuse(r request, result lifecycle.PodAdmitResult) {
 	l.cfg.answered(r.uid, r.version, result)
 }
 
-// releaseNow releases the pod's allocations, if it is active.
+// releaseNow releases the pod's allocations if the pod is active.
 func (l *admissionQueue) releaseNow(uid types.UID) {
 	i := l.index(uid)
 	if i < 0 {
@@ -273,7 +277,7 @@ func (l *admissionQueue) index(uid types.UID) int {
 	return slices.IndexFunc(l.active, func(p *corev1.Pod) bool { return p.UID == uid })
 }
 
-// others returns the active pods except the given one.
+// others returns the active pods except the pod with this UID.
 func (l *admissionQueue) others(uid types.UID) []*corev1.Pod {
 	i := l.index(uid)
 	if i < 0 {
@@ -282,8 +286,9 @@ func (l *admissionQueue) others(uid types.UID) []*corev1.Pod {
 	return slices.Delete(slices.Clone(l.active), i, i+1)
 }
 
-// releaseQueued carries out queued releases, so that the handlers after a preemption see the
-// freed resources. It skips a release that comes after a request of the same pod.
+// releaseQueued carries out queued releases, so that handlers that are called after a preemption
+// can use the freed resources. It skips a release if the current request, or an earlier request
+// in the queue, is for the same pod.
 func (l *admissionQueue) releaseQueued(current types.UID) {
 	l.mu.Lock()
 	var now []types.UID
@@ -302,7 +307,7 @@ func (l *admissionQueue) releaseQueued(current types.UID) {
 	}
 }
 
-// trackCall calls f and records it as the running call.
+// trackCall calls f, and records the call as the running call until f returns.
 func (l *admissionQueue) trackCall(what string, f func()) {
 	l.setCall(call{what: what, since: l.cfg.clock.Now()})
 	f()

@@ -161,8 +161,8 @@ func TestAllocators_RefusedEdit(t *testing.T) {
 	}, allocators(cpus, devices))
 }
 
-// A pod ends while an allocator hangs: its release waits in the admission queue, its worker
-// does not wait.
+// A pod ends while an allocator hangs: the release waits in the admission queue, but the pod's
+// worker does not wait.
 func TestAllocators_ReleaseWaitsForHangingAdmit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestAllocators_Restore(t *testing.T) {
 	})
 }
 
-// No allocator is restored from an incomplete inspection.
+// No allocator is restored before the runtime could be listed.
 func TestAllocators_RestoreWaitsForTheRuntime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,14 +15,14 @@ import (
 const (
 	// backoffKey is the key of the saved back-offs.
 	backoffKey = "backoff.json"
-	// savePeriod is the time between two comparisons after a container was started, and
-	// idlePeriod the time while no container starts.
+	// savePeriod is the time until the back-offs are compared with the saved back-offs again,
+	// after a container was started. idlePeriod is that time while no container is started.
 	savePeriod = 2 * time.Second
 	idlePeriod = time.Hour
 )
 
-// savedBackoff saves the back-offs of container restarts. Without it, a container in a crash
-// loop would restart faster after a restart of the agent.
+// savedBackoff saves the back-offs of container restarts. Without saved back-offs, a container
+// in a crash loop would restart faster after a restart of the agent.
 type savedBackoff struct {
 	*lifecycle.Backoff
 	store state.Store
@@ -42,8 +42,8 @@ func (b *savedBackoff) load(ctx context.Context) error {
 	return nil
 }
 
-// save saves the back-offs if they have changed, and returns the time until the next
-// comparison.
+// save compares the back-offs with the saved back-offs, and saves them if they differ. It
+// returns the time until the next comparison.
 func (b *savedBackoff) save(ctx context.Context) time.Duration {
 	now := b.Snapshot()
 	if reflect.DeepEqual(now, b.saved) {

@@ -215,7 +215,7 @@ func (b *bed) stop() {
 	require.NoError(b.t, <-b.ended)
 }
 
-// set replaces the pods of the source "file", and give those of any source.
+// set replaces the pods of the source "file", and give replaces the pods of any source.
 func (b *bed) set(pods ...*corev1.Pod) { b.give(podspec.SourceFile, pods...) }
 
 func (b *bed) give(source string, pods ...*corev1.Pod) {

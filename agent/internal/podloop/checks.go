@@ -30,7 +30,8 @@ func (l *Loop) checkSources() Check {
 	return c
 }
 
-// checkAdmission reports a handler that ignores its context. While it runs, no pod is admitted.
+// checkAdmission reports a handler that does not return although its context is done. While this
+// handler runs, no pod is admitted.
 func (l *Loop) checkAdmission() Check {
 	c := Check{Name: "admission"}
 	if what, since, overdue := l.admissionQueue.overdue(); overdue {

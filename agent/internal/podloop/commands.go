@@ -40,9 +40,9 @@ func (c commands) Exec(ctx context.Context, r prober.ExecRequest) (exitCode int3
 }
 
 // commandNotFound reports whether err means that the command does not exist in its container.
-// CRI has no code for that, but runtimes pass on the text of runc or crun. CRI-O passes on
-// lines of runc's log, in which the quotes are escaped, with older versions of runc three
-// times.
+// CRI has no error code for this case, but the error of a runtime contains the text of runc or
+// crun. The errors of CRI-O contain lines of runc's log, in which quotes are escaped. With older
+// versions of runc, quotes are escaped three times.
 func commandNotFound(err error) bool {
 	text := strings.ReplaceAll(grpcstatus.Convert(err).Message(), `\`, "")
 	_, runc, _ := strings.Cut(text, `exec: "`)

@@ -28,86 +28,91 @@ import (
 
 // Config configures a [Loop].
 type Config struct {
-	// Name is the value of the label io.kubeparts.agent on everything that this agent creates
-	// on the runtime. Required.
+	// Name is the value of the label io.kubeparts.agent on each sandbox and container that this
+	// agent creates. Required.
 	Name string
 	// NodeName is the name of the node. Required.
 	NodeName string
 	// Runtime is the container runtime. Required.
 	Runtime Runtime
-	// Sources define the pods. If two sources define the same pod, the source that defined it
-	// first owns it, as podmanager.Merge describes. Required.
+	// Sources define the pods. If two sources define the same pod, the loop uses the definition
+	// of the source that defined the pod first: see podmanager.Merge. Required.
 	Sources []Source
 	// State stores statuses, restart back-offs and deadlines of pods. Required.
 	State state.Store
-	// Node has the node's functions that the loop calls. Required, with its required fields.
+	// Node has the functions of the node that the loop calls. Its required fields must be set.
 	Node Node
 
-	// Lister replaces Runtime in relists. Optional.
+	// Lister lists sandboxes and containers in relists instead of Runtime. Optional.
 	Lister pleg.Lister
-	// TakeOver makes the loop manage all pods of the runtime.
+	// TakeOver makes the loop manage all pods of the runtime, and not only pods that are
+	// labelled with Name.
 	TakeOver bool
-	// OrdinaryStaticPods makes the loop evict and preempt static pods by their priority.
-	// Default: static pods are critical, as in the kubelet.
+	// OrdinaryStaticPods makes the loop evict and preempt static pods by their priority, as
+	// other pods. Default: static pods are critical, as in the kubelet.
 	OrdinaryStaticPods bool
-	// Root is the folder of the files of pods: volumes, hosts files, termination messages. If
-	// empty, pods have none of these, and pods with volumes are refused. Otherwise it must be
-	// absolute.
+	// Root is the absolute path of the folder of the files of pods: volumes, hosts files,
+	// termination messages. If empty, pods have no hosts files and no termination messages, and
+	// pods with volumes are refused, except volumes of the type image.
 	Root string
-	// PodLogs is the folder of container logs. If empty, containers have no logs. Otherwise it
-	// must be absolute.
+	// PodLogs is the absolute path of the folder of container logs. If empty, containers have no
+	// logs.
 	PodLogs string
-	// ContainerLogs is the folder with a link to the log of each container. If empty, no links
-	// are created. Otherwise it must be absolute.
+	// ContainerLogs is the absolute path of the folder with a link to the log of each container.
+	// If empty, no links are created.
 	ContainerLogs string
 	// Pods, Images and Restarts are the policies for pods, image pulls and container restarts.
 	Pods     podrunner.Policy
 	Images   images.Policy
 	Restarts lifecycle.BackoffConfig
-	// SyncPeriod is the time between two syncs of a pod that does not change. Default 1m.
+	// SyncPeriod is the longest time between two syncs of a pod. Default 1m.
 	SyncPeriod time.Duration
-	// Cgroups manages the cgroups of pods. If nil, the runtime places containers.
+	// Cgroups manages the cgroups of pods. If nil, the runtime selects the parent cgroup of
+	// containers.
 	Cgroups Cgroups
-	// Mounter mounts tmpfs. Default: the system's.
+	// Mounter mounts tmpfs. Default: the mounter of the operating system.
 	Mounter volumes.Mounter
-	// Volumes are tried before the built-in volume types.
+	// Volumes has plugins for volumes. They come before the plugins of the built-in volume
+	// types.
 	Volumes []volumes.Plugin
-	// Credentials are used for image pulls after the pod's pull secrets.
+	// Credentials has providers of credentials for image pulls. The loop uses them after the
+	// pod's imagePullSecrets.
 	Credentials []images.CredentialProvider
 	// Objects finds ConfigMaps and Secrets. Optional.
 	Objects podspec.Objects
 	// Tokens requests tokens of service accounts. Optional.
 	Tokens podspec.TokenFunc
-	// Admission handlers are called after the built-in ones, in this order.
+	// Admission has handlers that are called after the built-in handlers, in this order.
 	Admission []lifecycle.NamedHandler
-	// Allocators are called last, in this order, and hand out shares of the node to containers.
+	// Allocators assign resources of the node to containers. They are called after Admission, in
+	// this order.
 	Allocators []resources.Allocator
 	// Sink receives each changed pod status, in addition to State. Optional.
 	Sink status.Sink
-	// Dial makes the connections of probes and hooks. Default: a net.Dialer.
+	// Dial opens the connections of probes and hooks. Default: a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Events receives the events that the kubelet would record. Several goroutines call it.
-	// Optional.
+	// Events receives the events that the kubelet would record. It must be safe for concurrent
+	// use. Optional.
 	Events EventRecorder
-	// Changed is called when the result of [Loop.Pods] or [Loop.Checks] has changed. It must
-	// not block. Several goroutines call it. Optional.
+	// Changed is called when the result of [Loop.Pods] or [Loop.Checks] has changed. It must not
+	// block, and must be safe for concurrent use. Optional.
 	Changed func()
 	// Observers are callbacks of all parts. Optional.
 	Observers Observers
-	// Random returns random numbers in [0,1) for PLEG, workers and publisher. Several
-	// goroutines call it. Default: the generator of math/rand/v2.
+	// Random returns a random number in [0,1) for PLEG, workers and publishers. It must be safe
+	// for concurrent use. Default: the generator of math/rand/v2.
 	Random func() float64
 	// Clock is the time source. Default: the system clock.
 	Clock clock.Clock
 	// Logger receives structured logs. Default: discard.
 	Logger *slog.Logger
 
-	// manual switches housekeeping off. Tests use it to show that pods that live normally don't
-	// need it.
+	// manual disables housekeeping. Tests set it to show that pods run correctly without
+	// housekeeping.
 	manual bool
 }
 
-// Runtime is the part of cri.RuntimeService that the loop calls.
+// Runtime has the methods of cri.RuntimeService that the loop calls.
 type Runtime interface {
 	pleg.Runtime
 	pleg.EventSource
@@ -117,56 +122,56 @@ type Runtime interface {
 	lifecycle.ExecRunner
 }
 
-// Cgroups manages the cgroups of pods and QoS classes; cgroups.Cgroupfs implements it.
+// Cgroups manages the cgroups of pods and QoS classes. cgroups.Cgroupfs implements it.
 type Cgroups interface {
 	podrunner.PodCgroups
-	// UpdateQoS sets the shares of the QoS classes.
+	// UpdateQoS sets the cgroup shares of the QoS classes.
 	UpdateQoS(ctx context.Context, pods []*corev1.Pod) error
 }
 
-// EventRecorder records events about objects; client-go's recorder implements it.
+// EventRecorder records events about objects. The recorder of client-go implements it.
 type EventRecorder interface {
 	Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any)
 }
 
-// Source defines pods. Pods of the source podspec.SourceAPI behave as pods of an API server;
-// pods of any other source are static.
+// Source defines pods. Pods of the source with the name podspec.SourceAPI behave as pods of an
+// API server. Pods of any other source are static.
 type Source struct {
-	// Name becomes the value of the annotation kubernetes.io/config.source of each pod and
-	// replaces the pod's own value. Required.
+	// Name is the name of the source. The loop sets the annotation kubernetes.io/config.source
+	// of each pod to Name, and replaces any other value. Required.
 	Name string
-	// Run calls set with all pods of the source as soon as it knows them, and again whenever
-	// they have changed, until ctx is done. Set returns without waiting. Neither the slice nor
-	// the pods may be modified afterwards. Required.
+	// Run calls set with all pods of the source as soon as Run knows the pods, and again
+	// whenever the pods have changed, until ctx is done. The function set returns without
+	// waiting. Run must not modify the slice or the pods after the call. Required.
 	Run func(ctx context.Context, set func(context.Context, []*corev1.Pod)) error
 }
 
-// Node has the functions of the node that the loop calls. Unless documented otherwise, they may
-// be called by several goroutines at once, must return quickly, and must not call the loop.
+// Node has the functions of the node that the loop calls. Unless documented otherwise, the
+// functions must be safe for concurrent use, must return quickly, and must not call the loop.
 type Node struct {
-	// Facts returns the properties of the node that pod configurations use. Required.
+	// Facts returns the properties of the node that the configuration of pods needs. Required.
 	Facts func() podrunner.Facts
 	// Get returns the node for admission. It may block. Required.
 	Get func(context.Context) (*corev1.Node, error)
 	// Fresh returns the node from the API server. It may block. Default: Get.
 	Fresh func(context.Context) (*corev1.Node, error)
-	// Admit refuses pods while the node is under pressure. It is not called for a pod that
-	// already runs. Optional.
+	// Admit refuses pods while the node is under pressure. The loop does not call it for a pod
+	// that already runs. Optional.
 	Admit lifecycle.AdmitHandler
 	// Images pulls images. Required.
 	Images images.ImageService
-	// Leases protects images that are about to be used. Optional.
+	// Leases prevents the deletion of images that are about to be used. Optional.
 	Leases images.Leases
 	// Relisted is called after each relist of the runtime, with its error. Optional.
 	Relisted func(err error)
-	// Ended is called when a pod has ended or is forgotten. Optional.
+	// Ended is called when a pod has ended, and when the record of a pod is deleted. Optional.
 	Ended func()
 	// RuntimeName returns the name of the runtime, which is the scheme of container IDs.
 	// Optional.
 	RuntimeName func() string
 }
 
-// Observers are optional callbacks of all parts. They must not block.
+// Observers has optional callbacks for the events of all parts. They must not block.
 type Observers struct {
 	// Pod is called for each change of a pod's state, one at a time and in order.
 	Pod        func(Move)
@@ -182,8 +187,8 @@ type Observers struct {
 	Publisher  status.PublisherObserver
 }
 
-// Validate reports every problem with c, joined. [New] reports the problems that the managers
-// find.
+// Validate returns all problems with c as one error. [New] also returns the problems that the
+// managers find.
 func (c Config) Validate() error {
 	var errs []error
 	require := func(ok bool, field string) {

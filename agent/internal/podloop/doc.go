@@ -1,19 +1,20 @@
-// Package podloop runs the pods of a node. It wires all pod managers into one value. It is one
-// half of package agent; package nodeloop, which manages the node, is the other.
+// Package podloop runs the pods of a node. It combines all managers of pods in one value, a
+// [Loop]. Package agent combines it with package nodeloop, which manages the node.
 //
 // # What it does
 //
 // A [Loop] has one record for each pod UID. A pure function, next, computes the new record and
-// the resulting actions from a record and an event; testdata/next shows all transitions.
-// Sources, admission, workers, the remover and callers post events. One goroutine handles them
-// in order and never waits:
+// the resulting actions from a record and an event. The golden file testdata/next/table shows
+// all transitions. Sources, the admission queue, workers, the remover and callers post events.
+// One goroutine handles the events in order and never waits. A pod passes through these stages:
 //
 //	source → record → admission queue → record → worker → runtime → PLEG → cache → status → sinks
 //
-// A pod is offered, then refused or admitted, then ending, ended, removed and gone. It has
-// ended when none of its containers runs or will run; then its allocations are released. Only
-// the remover removes the remaining data of a pod. If its source defines a pod again while the
-// earlier run is ending, the pod starts again when the earlier run is completely removed.
+// A pod is first offered, then refused or admitted, then ending, ended, removed and gone. A pod
+// has ended when none of its containers runs or will run. The admission queue then releases the
+// allocations of the pod. Only the remover removes the remaining data of a pod. If a source
+// defines a pod again while the earlier run of the pod is ending, the pod starts again when the
+// earlier run is completely removed.
 //
 // # What you supply
 //
@@ -21,27 +22,31 @@
 //
 // # What it guarantees
 //
-//  1. Each defined pod goes through admission, even if it was refused or has ended before it
-//     was undefined. The exception is a pod that ended before the agent started, because the
-//     answer could only change its status. At the start of the agent, running pods go first.
-//  2. A refused edit does not change the running version.
-//  3. A slow handler delays only other admissions and releases. An answer after 30 s counts as
-//     a refusal; [Loop.Checks] names a handler that ignores its context.
-//  4. Allocators are restored before the first admission, from a complete inspection of the
-//     runtime. Release is called once for each admitted pod, and for each pod that a later
-//     allocator has refused.
-//  5. The cost of an admission depends on the number of admitted pods, not on that of refused
-//     ones. Refused pods are retried in one round at a time.
-//  6. No pod is stopped as undefined before every source has called set.
-//  7. Housekeeping only repairs. A test runs the normal life of a pod without it.
-//  8. [Loop.Sync], SyncAll and NodeChanged never block and never call back.
+//  1. Each pod that a source defines goes through admission. This includes a pod that is defined
+//     again after an earlier run was refused or has ended. The exception is a pod that ended
+//     before the agent started, because a refusal would replace its final status. At the start
+//     of the agent, running pods are admitted first.
+//  2. A refused edit does not change the running version of a pod.
+//  3. A slow handler delays only other admissions and releases. An answer after more than 30 s
+//     counts as a refusal. [Loop.Checks] names a handler that still runs after 30 s.
+//  4. Allocators are restored before the first admission, from the result of the first relist. A
+//     pod whose inspection failed is missing in this result. Release is called once for each
+//     admitted pod, and for each pod that a later allocator has refused.
+//  5. The cost of an admission depends on the number of admitted pods, and not on the number of
+//     refused pods. The admission of refused pods is retried in rounds. A round starts only when
+//     the admission queue is empty.
+//  6. The loop stops a pod that no source defines only after every source has called set. The
+//     exception is [Loop.StopPods], which may also stop pods that no source has defined yet.
+//  7. Housekeeping only repairs inconsistencies. In a test, pods run from admission to removal
+//     without housekeeping.
+//  8. [Loop.Sync], [Loop.SyncAll] and [Loop.NodeChanged] never block and call no callbacks.
 //
 // # Goroutines and locking
 //
-// [Loop.Run] starts a goroutine for the records, one for admission, one for each removal, and
-// those of the managers. It joins them all. One lock guards the records; it is only held to
-// copy them, never during a call. [Observers] run on the goroutine that made the change and
-// must not block.
+// [Loop.Run] starts one goroutine for the events, one goroutine for admission, one goroutine for
+// each removal, and the goroutines of the managers. It joins all of them. One lock guards the
+// records. It is held only while a record is read or stored, and never during a callback. The
+// goroutine that makes a change calls the [Observers], so they must not block.
 //
 // # Differences from the kubelet
 //
@@ -49,12 +54,13 @@
 //   - The kubelet does not retry the admission of a refused static pod.
 //   - The kubelet updates a running pod even with an edit that it can't apply.
 //   - The kubelet removes the data of pods in housekeeping and their volumes in another loop.
-//     Here the remover does both and reports when nothing is left.
-//   - The kubelet does not delay new pods until it has listed the runtime.
-//   - The kubelet admits pods by their creation time. Here running pods come first, then the
-//     others in the order of the source.
+//     Here, the remover removes both, and reports when nothing is left.
+//   - The kubelet admits new pods before it has listed the runtime. Here, admission starts after
+//     the first relist.
+//   - The kubelet admits pods in the order of their creation. Here, running pods are admitted
+//     first, then the other pods in the order of the source.
 //
 // # Testing your code with it
 //
-// Run a Loop on a fakecri.Node in a testing/synctest bubble: days pass in moments.
+// Run a Loop on a fakecri.Node in a testing/synctest bubble: a simulated day takes little time.
 package podloop

@@ -2,7 +2,7 @@ package podloop
 
 import "sync"
 
-// exits notifies hooks when the container they run for exits.
+// exits notifies a hook when the container of the hook exits.
 type exits struct {
 	mu    sync.Mutex
 	waits map[string]chan struct{} // by container ID
@@ -10,7 +10,8 @@ type exits struct {
 
 func newExits() *exits { return &exits{waits: map[string]chan struct{}{}} }
 
-// of returns a channel that is closed when the container has exited. It is nil for an empty ID.
+// of returns a channel that is closed when the container has exited. It returns nil for an empty
+// ID.
 func (e *exits) of(id string) <-chan struct{} {
 	if id == "" {
 		return nil

@@ -19,7 +19,7 @@ import (
 // ErrUnknownPod is returned for a pod that has no record.
 var ErrUnknownPod = errors.New("the pod is unknown")
 
-// Explain returns why a pod is in its state, and what comes next.
+// Explain returns why a pod is in its state, and what the agent will do next.
 func (l *Loop) Explain(_ context.Context, uid types.UID) (Explanation, error) {
 	r, known := l.record(uid)
 	if !known {
@@ -40,7 +40,8 @@ func (l *Loop) Explain(_ context.Context, uid types.UID) (Explanation, error) {
 	return x.explain(), nil
 }
 
-// planOf returns what the next sync of a pod would do in the runtime, empty if nothing.
+// planOf returns what the next sync of a pod would do in the runtime. It returns an empty string
+// if the sync would do nothing.
 func (l *Loop) planOf(pod *corev1.Pod, observed *podcache.Status) string {
 	actions := podrunner.Plan(podrunner.Input{
 		Pod: l.allocated(pod), Status: observed, Backoff: l.restarts.Until, Probes: l.probes.results,
@@ -72,7 +73,8 @@ func (l *Loop) delays(p *Pod, waiting map[string]corev1.ContainerStateWaiting, n
 	return restarts, pulls
 }
 
-// pullAt returns when the pull back-off of an image is over. It is zero without a back-off.
+// pullAt returns the time at which the pull back-off of an image is over. It returns zero if the
+// image has no back-off.
 func (l *Loop) pullAt(uid types.UID, image string) (at time.Time) {
 	for _, s := range l.pulls.Snapshot() {
 		pulled, ours := strings.CutPrefix(s.Key, string(uid)+"_")
@@ -94,19 +96,20 @@ func (l *Loop) pullAt(uid types.UID, image string) (at time.Time) {
 type explainer struct {
 	r   record
 	now time.Time
-	// unanswered names the sources that have not called set yet. Nil means all have.
+	// unanswered names the sources that have not called set yet. Nil means that all sources have
+	// called set.
 	unanswered error
 	// overdue describes an admission handler that does not return. Empty means that all
 	// handlers return in time.
 	overdue string
 	// stopping reports whether StopPods was called.
 	stopping bool
-	// The remaining fields are set for admitted pods. waiting has the reasons why containers
-	// are not started, restarts and pulls the times of the next attempts.
+	// The remaining fields are set for admitted pods. waiting has the reasons why containers are
+	// not started. restarts and pulls have the times of the next attempts.
 	waiting         map[string]corev1.ContainerStateWaiting
 	restarts, pulls map[string]time.Time
 	probes          []Probe
-	// due is the time of the active deadline. Zero means the pod has none.
+	// due is the time of the active deadline. Zero means that the pod has no active deadline.
 	due time.Time
 
 	out Explanation // contains the pod with its status
@@ -146,7 +149,7 @@ func (x *explainer) then(at time.Time, format string, args ...any) {
 	x.out.Next = append(x.out.Next, Step{At: at, What: fmt.Sprintf(format, args...)})
 }
 
-// sources adds the sources that have not called set yet.
+// sources adds the names of the sources that have not called set yet.
 func (x *explainer) sources() {
 	if x.unanswered != nil {
 		x.because("%s", x.unanswered)

@@ -12,7 +12,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// containers explains the containers of an admitted pod, and what comes next for each.
+// containers explains the containers of an admitted pod, and adds the next steps for each
+// container.
 func (x *explainer) containers() {
 	for _, c := range containersOf(x.out.Pod.Spec) {
 		x.container(c)
@@ -46,8 +47,8 @@ func (x *explainer) container(c containerOf) {
 	}
 }
 
-// waits explains a container that is not started. The result of the last sync is newer than the
-// status.
+// waits explains a container that is not started. It prefers the result of the last sync,
+// because this result is newer than the status.
 func (x *explainer) waits(c containerOf, s *corev1.ContainerStatus) {
 	why, ok := x.waiting[c.name]
 	if !ok && s.State.Waiting != nil {
@@ -59,7 +60,7 @@ func (x *explainer) waits(c containerOf, s *corev1.ContainerStatus) {
 	}
 }
 
-// retries adds the next attempt for a container that waits.
+// retries adds the next attempt to start a waiting container or to pull its image.
 func (x *explainer) retries(name string) {
 	restart, restarts := x.restarts[name]
 	if restarts {
@@ -85,7 +86,8 @@ func (x *explainer) retries(name string) {
 	}
 }
 
-// containerOf is a container of a pod with its status, which is nil if it does not exist yet.
+// containerOf is a container of a pod with its status. The status is nil if the container does
+// not exist yet.
 type containerOf struct {
 	name   string
 	kind   containerKind

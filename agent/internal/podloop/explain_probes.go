@@ -16,8 +16,8 @@ const (
 	defaultPeriod    = 10
 )
 
-// probeSince returns the probe with only its runs since start. Earlier runs belong to an
-// earlier container.
+// probeSince returns the probe with only the runs since start. Earlier runs belong to an earlier
+// container.
 func probeSince(p Probe, start time.Time) Probe {
 	p.Runs = slices.DeleteFunc(slices.Clone(p.Runs), func(r prober.Record) bool { return r.At.Before(start) })
 	return p
@@ -41,7 +41,8 @@ func (p Probe) title() string {
 	return fmt.Sprintf("the %s probe of container %s", strings.ToLower(p.Kind.String()), p.Container)
 }
 
-// trouble describes why the probe does not report a healthy container. Empty means it does.
+// trouble describes why the probe does not report a healthy container. It returns an empty
+// string if the probe reports a healthy container.
 func (p Probe) trouble() string {
 	n, failed, more := p.streak()
 	switch {
@@ -64,8 +65,8 @@ func (p Probe) trouble() string {
 	}
 }
 
-// threat describes the consequence of more failures. It is empty if the last run has not
-// failed, or if the probe has failed already.
+// threat describes the consequence of further failures. It returns an empty string if the last
+// run has not failed, or if the probe has failed already.
 func (p Probe) threat() string {
 	n, failed, more := p.streak()
 	if !failed || p.Result == prober.Failure {
@@ -73,7 +74,7 @@ func (p Probe) threat() string {
 	}
 	left := max(1, positive(p.Spec.FailureThreshold, defaultFailures)-n)
 	failures := fmt.Sprintf("%s%d more failures", ifMore(more, "at most "), left)
-	if left == 1 { // the threshold may be reached already
+	if left == 1 { // singular, and not "at most", because at least one more failure is needed
 		failures = "1 more failure"
 	}
 	if p.Kind == prober.Readiness {
@@ -82,9 +83,9 @@ func (p Probe) threat() string {
 	return fmt.Sprintf("; after %s the container is killed", failures)
 }
 
-// streak returns how many of the last runs in a row failed, or did not fail, and whether
-// earlier runs that are no longer stored may belong to the streak. Runs that could not be
-// carried out are skipped.
+// streak returns the number of the last runs in a row that had the same outcome, and whether
+// these runs failed. more reports whether there may be more such runs among the earlier runs,
+// which are no longer stored. Runs that could not be carried out are skipped.
 func (p Probe) streak() (n int32, failed, more bool) {
 	for _, r := range slices.Backward(p.Runs) {
 		if r.Outcome == prober.Errored {

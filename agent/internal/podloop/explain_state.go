@@ -46,7 +46,7 @@ func reasonText(reason, message string) string {
 	return strings.Trim(reason+": "+strings.TrimSpace(message), ": ")
 }
 
-// admitted explains an admitted pod: first what prevents it from being ready, then the rest.
+// admitted explains an admitted pod: first why the pod is not ready, then other facts.
 func (x *explainer) admitted() {
 	x.edit()
 	x.status()
@@ -105,7 +105,7 @@ func (x *explainer) grace() time.Duration {
 	}
 }
 
-// ended explains a pod without running containers that will not start any.
+// ended explains a pod that has ended.
 func (x *explainer) ended() {
 	x.because("%s", x.r.why)
 	x.status()

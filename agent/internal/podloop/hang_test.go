@@ -165,7 +165,8 @@ func TestAdmissionQueue_StopsWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// The cost of an admission depends on the number of admitted pods, not on that of offered ones.
+// The cost of an admission depends on the number of admitted pods, and not on the number of
+// offered pods.
 func TestAdmissionQueue_CostIsLinearInOfferedPods(t *testing.T) {
 	t.Parallel()
 	const offered, places = 2000, 110

@@ -17,7 +17,8 @@ import (
 const (
 	// housekeepingPeriod is the time between two passes of housekeeping.
 	housekeepingPeriod = 10 * time.Second
-	// diskPeriod is the time between two searches of the disk.
+	// diskPeriod is the time between two searches of the disk for files of pods without a
+	// record.
 	diskPeriod = time.Minute
 )
 
@@ -34,7 +35,7 @@ type housekeeping struct {
 	cleared map[types.UID]bool
 }
 
-// pass runs one pass of housekeeping. It returns the time until the next one.
+// pass runs one pass of housekeeping. It returns the time until the next pass.
 func (h *housekeeping) pass(ctx context.Context) time.Duration {
 	if h.Ready() != nil {
 		return housekeepingPeriod
@@ -57,8 +58,8 @@ func (h *housekeeping) pass(ctx context.Context) time.Duration {
 
 func (l *Loop) isKnown(uid types.UID) bool { _, known := l.record(uid); return known }
 
-// reconcile compares the records with the workers, probes, statuses and the runtime. It is
-// called by the goroutine of the event queue.
+// reconcile makes the workers, probes, statuses and the runtime agree with the records. Only the
+// goroutine of the event queue calls it.
 func (l *Loop) reconcile() {
 	var desired []*corev1.Pod
 	l.each(func(r record) {
@@ -89,8 +90,8 @@ func (l *Loop) findOrphans() {
 	}
 }
 
-// found returns the pods of the runtime that belong to this agent. Even with TakeOver it skips
-// sandboxes and containers without pod labels.
+// found returns the pods of the runtime that belong to this agent. Even with TakeOver, it skips
+// pods whose sandboxes and containers have no pod labels.
 func (l *Loop) found() []*podcache.Status {
 	if !l.cfg.TakeOver {
 		return l.cache.Statuses()
@@ -113,8 +114,8 @@ func (l *Loop) found() []*podcache.Status {
 // existsInRuntime reports whether the pod has a sandbox or a container.
 func existsInRuntime(s *podcache.Status) bool { return len(s.Sandboxes)+len(s.Containers) > 0 }
 
-// searchDisk removes the files and mounts of pods without a record. A killed agent may have
-// left them.
+// searchDisk removes the files and mounts of pods without a record. An agent that was killed may
+// have left such files.
 func (h *housekeeping) searchDisk(ctx context.Context) {
 	found, err := h.runner.Leftovers()
 	if err != nil {

@@ -101,7 +101,7 @@ func TestLife_RefusedPodIsUndefinedAndDefinedAgain(t *testing.T) {
 		}
 		b.recorder.takeMoves("c")
 
-		b.set(c) // a goes, and c is asked about again when it has ended
+		b.set(c) // a is removed, and the admission of c is retried when a has ended
 		p = b.awaitRunning("c")
 		require.Empty(t, p.Spec.Status.Reason)
 		require.Equal(t, "offered, admitted", b.recorder.takeMoves("c"))
@@ -124,7 +124,7 @@ func TestLife_AdmissionIsRetriedWhenTheNodeHasChanged(t *testing.T) {
 		b.awaitRunning("a")
 
 		b.set(newPod("other", "web:1"), newPod("a", "web:1", unsupported))
-		b.NodeChanged() // asks about the edit again
+		b.NodeChanged() // retries the admission of the edit
 		synctest.Wait()
 		require.Equal(t, []string{"web:1"}, b.images("a"))
 	}, noHousekeeping, ordinaryPods)

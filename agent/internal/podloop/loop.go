@@ -20,8 +20,8 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// Loop runs the pods that its sources define. Create it with [New]. Run may be called once. All
-// other methods are safe for concurrent use while Run runs.
+// Loop runs the pods that its sources define. Create it with [New]. Run may be called only once.
+// All other methods are safe for concurrent use while Run runs.
 type Loop struct {
 	cfg Config
 
@@ -46,34 +46,34 @@ type Loop struct {
 	restarts *savedBackoff
 	pulls    *lifecycle.Backoff
 
-	housekeepingLoop *loop.Loop // housekeeping
-	qos              *loop.Loop // cgroup shares of the QoS classes
+	housekeepingLoop *loop.Loop // runs the passes of housekeeping
+	qos              *loop.Loop // sets the cgroup shares of the QoS classes
 
 	queue    *queue
 	hasRun   atomic.Bool
 	stopping atomic.Bool   // StopPods has been called
-	listed   chan struct{} // closed when the runtime was listed and inspected once
+	listed   chan struct{} // closed when the first relist is complete
 	stopped  chan struct{} // closed when Run returns
 
 	// The following fields belong to the goroutine of the event queue.
 	removals func(types.UID) // starts the removal of a pod
 	serial   uint64
 	retryDue bool // retry the admission of refused pods
-	changed  bool // a record has changed since Config.Changed was called
+	changed  bool // a record has changed since the last call of Config.Changed
 
 	mu      sync.RWMutex
 	records map[types.UID]record // written only by the goroutine of the event queue
 	moved   chan struct{}        // closed and replaced when a record changes
 	ready   bool                 // every source has called set
-	// ranBefore are the names of the pods that ran when the agent started. Nil means that they
-	// are unknown.
+	// ranBefore has the names of the pods that ran when the agent started. Nil means that the
+	// names are unknown.
 	ranBefore map[types.NamespacedName]bool
 }
 
 // post makes the goroutine of the event queue call f. It never waits.
 func (l *Loop) post(f func()) { l.queue.post(f) }
 
-// apply handles an event. It is called by the goroutine of the event queue.
+// apply handles an event. Only the goroutine of the event queue calls it.
 func (l *Loop) apply(e event) {
 	l.serial++
 	e.serial = l.serial
@@ -105,7 +105,8 @@ func (l *Loop) applyAll(e event) {
 
 // batchDone is called after each batch of events.
 func (l *Loop) batchDone() {
-	// Retry in one round at a time; otherwise each pod that ends would start another round.
+	// Start a round of retries only if the admission queue is empty. Otherwise, each pod that
+	// ends would start another round.
 	if l.retryDue && l.admissionQueue.isIdle() {
 		l.retryDue = false
 		l.applyAll(event{kind: evRetry})
@@ -182,7 +183,7 @@ func (l *Loop) forget(r record) {
 	}
 }
 
-// record returns the record of a pod, and whether it exists.
+// record returns the record of a pod, and whether the record exists.
 func (l *Loop) record(uid types.UID) (record, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -218,8 +219,8 @@ func (l *Loop) uids() []types.UID {
 	return uids
 }
 
-// mayRun reports whether a container of the pod may run. It returns true until the runtime was
-// inspected for the pod.
+// mayRun reports whether a container of the pod may run. It returns true while the cache does
+// not know the pod's state in the runtime.
 func (l *Loop) mayRun(uid types.UID) bool {
 	if !l.cache.Known(uid) {
 		return true
@@ -229,18 +230,18 @@ func (l *Loop) mayRun(uid types.UID) bool {
 }
 
 // allocated returns the pod with its allocated resources, for workers, statuses and eviction.
-// In-place resize is not supported yet, so it returns the pod unchanged.
+// In-place resize is not supported yet, so the result is the unchanged pod.
 func (l *Loop) allocated(pod *corev1.Pod) *corev1.Pod { return pod }
 
-// publish publishes the status of a pod again.
+// publish makes each publisher publish the status of a pod again.
 func (l *Loop) publish(uid types.UID) {
 	for _, p := range l.publishers {
 		p.Trigger(uid)
 	}
 }
 
-// defined handles a change of the sources' pods. The argument first reports whether it is the
-// first change of its source.
+// defined handles a change of the pods of a source. The argument first reports whether c is the
+// first change of that source.
 func (l *Loop) defined(c podmanager.Change, first bool) {
 	for _, op := range c.Ops {
 		e := event{uid: op.Pod.UID, pod: op.Pod, source: op.Pod.Annotations[podspec.SourceAnnotation]}
@@ -268,7 +269,9 @@ func (l *Loop) defined(c podmanager.Change, first bool) {
 	}
 }
 
-// endedBefore reports whether a new pod ended before this agent started.
+// endedBefore reports whether a new pod has already ended: according to the status in its
+// definition or, in the first change of its source, according to the status that an earlier
+// agent has saved.
 func (l *Loop) endedBefore(pod *corev1.Pod, first bool) bool {
 	if podspec.IsTerminal(pod.Status.Phase) {
 		return true
@@ -287,9 +290,10 @@ func (l *Loop) savedStatus(uid types.UID) (corev1.PodStatus, bool) {
 	return s, true
 }
 
-// Sync reports a change of something outside the agent on which these pods depend. A refused
-// static pod goes through admission again; any other pod is synced and its status is published
-// again. Sync never blocks and may be called from anywhere.
+// Sync informs the loop of a change of something outside the agent on which these pods depend.
+// Refused static pods and refused edits go through admission again, admitted pods are synced,
+// and the status of each pod is published again. Sync never blocks. Any goroutine may call it,
+// even with locks held.
 func (l *Loop) Sync(uids ...types.UID) {
 	l.post(func() {
 		for _, uid := range uids {
@@ -298,13 +302,14 @@ func (l *Loop) Sync(uids ...types.UID) {
 	})
 }
 
-// SyncAll is Sync for all pods.
+// SyncAll does the same as [Loop.Sync], for all pods.
 func (l *Loop) SyncAll() { l.post(func() { l.applyAll(event{kind: evDependencyChanged}) }) }
 
 // NodeChanged retries the admission of refused static pods and refused edits. It never blocks.
 func (l *Loop) NodeChanged() { l.post(func() { l.retryDue = true }) }
 
-// plegEvent wakes the parts that wait for a change of a pod in the runtime.
+// plegEvent passes an event of the PLEG to the parts that need it: probes, hooks, workers and
+// housekeeping.
 func (l *Loop) plegEvent(e pleg.Event) {
 	l.probes.Refresh(e.PodUID)
 	if e.Type != pleg.ContainerStarted {
@@ -319,8 +324,9 @@ func (l *Loop) plegEvent(e pleg.Event) {
 	l.cfg.Changed()
 }
 
-// wake makes the worker of a pod sync it. The goroutine of the event queue does this: an update
-// from another goroutine could overtake a newer one.
+// wake makes the worker of a pod sync the pod. The goroutine of the event queue calls UpdatePod,
+// because an update from another goroutine could replace an update with a newer definition of
+// the pod.
 func (l *Loop) wake(uid types.UID) {
 	l.post(func() {
 		if pod, known := l.Find(uid); known {
@@ -337,7 +343,7 @@ func (l *Loop) workerMoved(uid types.UID, pod *corev1.Pod, phase podworker.Phase
 	l.post(func() { l.apply(event{kind: evPhaseChanged, uid: uid, phase: phase}) })
 }
 
-// podName returns namespace/name of a pod, empty if it is unknown.
+// podName returns namespace/name of a pod. It returns an empty string if the pod is unknown.
 func (l *Loop) podName(uid types.UID) string {
 	r, known := l.record(uid)
 	if !known || r.pod.Name == "" {

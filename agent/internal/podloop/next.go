@@ -10,8 +10,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// next returns the record of a pod after an event, and the actions to carry out, in order. It
-// is pure. testdata/next shows all states and events.
+// next returns the record of a pod after an event, and the actions to carry out, in order. It is
+// a pure function. The golden file testdata/next/table shows all states and events.
 func next(r record, e event) (record, []do) {
 	s := step{record: r, serial: e.serial}
 	switch e.kind {
@@ -65,8 +65,8 @@ func (s *step) requestAdmission(why string) {
 	s.todo = append(s.todo, do{action: doAdmit, pod: s.pod, version: s.version})
 }
 
-// requestEditAdmission requests the admission of an edit of an admitted pod, which keeps
-// running meanwhile.
+// requestEditAdmission requests the admission of an edit of an admitted pod. The previous
+// version of the pod keeps running meanwhile.
 func (s *step) requestEditAdmission() {
 	s.version = s.serial
 	s.todo = append(s.todo, do{action: doAdmit, pod: s.newer, version: s.version, edit: true})
@@ -80,7 +80,7 @@ func (s *step) stop(how podworker.KillOptions) {
 	s.todo = append(s.todo, do{action: doStop, pod: s.pod, how: how})
 }
 
-// startEnding starts to stop a pod.
+// startEnding changes the state to Ending and stops the pod.
 func (s *step) startEnding(why string, how podworker.KillOptions) {
 	s.setState(Ending, why)
 	s.version = s.serial // ignore the answer of a pending admission
@@ -107,7 +107,7 @@ func (s *step) removeIfDue() {
 	}
 }
 
-// defined handles a pod that a source defines.
+// defined handles a new or changed definition of a pod.
 func (s *step) defined(e event) {
 	undefinedBefore := s.source == ""
 	s.source = e.source
@@ -155,7 +155,8 @@ func (s *step) edited(e event) {
 	s.requestEditAdmission()
 }
 
-// deleted handles a pod with a deletion timestamp. Such a pod never goes through admission.
+// deleted handles a definition with a deletion timestamp. A pod with a deletion timestamp never
+// goes through admission.
 func (s *step) deleted(e event) {
 	s.pod, s.newer, s.source, s.restartAfterRemoval, s.removalReason = e.pod, nil, e.source, false, deleted
 	const why = "it is being deleted"
@@ -205,7 +206,7 @@ func (s *step) endUnadmitted(e event, why string) {
 	s.removeIfDue()
 }
 
-// reconciled handles a pod whose status has changed at its source.
+// reconciled handles a definition in which only the status has changed.
 func (s *step) reconciled(e event) {
 	switch {
 	case s.state == Gone:
@@ -275,7 +276,8 @@ func (s *step) dependencyChanged() {
 	}
 }
 
-// killed handles a kill of a pod that its source still defines.
+// killed handles a kill that does not result from a change of the source: an eviction, a
+// preemption, or a call of [Loop.Kill] or [Loop.StopPods].
 func (s *step) killed(e event) {
 	if s.state == Gone {
 		return
@@ -362,7 +364,7 @@ func (s *step) startAgain(why string) {
 	s.requestAdmission(why)
 }
 
-// found handles a pod of the runtime or the disk that has no record.
+// found handles a pod that exists in the runtime or on the disk and has no record.
 func (s *step) found(e event) {
 	if s.state != Gone {
 		return
@@ -379,8 +381,7 @@ func (s *step) found(e event) {
 	s.removeIfDue()
 }
 
-// stub returns a pod with only UID, name and namespace, for a pod that exists only in the
-// runtime.
+// stub returns a pod that has only UID, name and namespace, for a pod without a definition.
 func stub(s *podcache.Status) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: s.UID, Name: s.Name, Namespace: s.Namespace}}
 }

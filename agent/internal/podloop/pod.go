@@ -8,25 +8,26 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// State is the stage of a pod's life on the node.
+// State is the state of a pod on the node, from its definition until its complete removal.
 type State uint8
 
 const (
 	// Offered pods wait for admission.
 	Offered State = iota
-	// Refused pods were not admitted. An API pod has failed; a static pod goes through
-	// admission again when the node has changed.
+	// Refused pods were not admitted. A refused API pod has failed. A refused static pod goes
+	// through admission again when the node has changed.
 	Refused
 	// Admitted pods are running or being started.
 	Admitted
 	// Ending pods are being stopped.
 	Ending
-	// Ended pods have no running container and will not start one. Their allocations are
-	// released.
+	// Ended pods have no running container, and none of their containers will be started. Their
+	// allocations are released.
 	Ended
 	// Removed pods have no data left on the node. A source still defines them.
 	Removed
-	// Gone pods are forgotten. Only [Observers].Pod sees this state.
+	// Gone pods have no data left on the node, and no source defines them. Their records are
+	// deleted, so only [Observers].Pod receives this state.
 	Gone
 )
 
@@ -63,43 +64,44 @@ type Move struct {
 	Reason string
 }
 
-// Pod is a snapshot of what the loop knows of one pod. It is shared and must not be modified.
+// Pod is a snapshot of the loop's data about one pod. It is shared and must not be modified.
 type Pod struct {
-	// Spec is the pod with its newest status and its allocated resources. If only the runtime
-	// knows the pod, Spec has just names and UID.
+	// Spec is the pod with its newest status and its allocated resources. If the pod exists only
+	// in the runtime, Spec has only the name, the namespace and the UID.
 	Spec *corev1.Pod
-	// Source is the name of the pod's source, empty if no source defines it.
+	// Source is the name of the pod's source. It is empty if no source defines the pod.
 	Source string
 	State  State
 	// Runtime is the pod's state in the runtime. It is never nil.
 	Runtime *podcache.Status
 }
 
-// Explanation describes why a pod is in its state, and what comes next.
+// Explanation describes why a pod is in its state, and what the agent will do next.
 type Explanation struct {
 	Pod Pod
 	// Why lists facts, the most important one first.
 	Why []string
-	// Next lists what will happen, soonest first.
+	// Next lists what the agent will do, soonest first.
 	Next []Step
 	// Plan describes what the next sync would do in the runtime. It is empty if the sync would
 	// do nothing, or if the pod is not admitted.
 	Plan string
 }
 
-// Step is a future action. A zero At means as soon as possible, or after another event.
+// Step is a future action of the agent. A zero At means as soon as possible, or after another
+// event.
 type Step struct {
 	At   time.Time
 	What string
 }
 
-// Check is the state of one part.
+// Check is the state of one part of the loop.
 type Check struct {
 	Name string
-	// Err is why the part does not work, nil if it works.
+	// Err is why the part does not work. Nil means that the part works.
 	Err error
-	// Fatal reports whether only a restart of the agent can help.
+	// Fatal reports whether only a restart of the agent can repair the part.
 	Fatal bool
-	// Notes are details worth knowing although Err is nil.
+	// Notes are further details. A part that works may also have notes.
 	Notes []string
 }

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// podFilter removes pods that no agent can run: pods without an identity, or with names that
-// are invalid in the API, which could be harmful as paths on the node. Pods of an API server
-// and decoded manifests are always valid; pods of a custom source may not be.
+// podFilter removes invalid pods: pods without a UID, a name or a container, and pods with names
+// that are invalid in the API. Invalid names could be harmful in paths on the node. Pods of an
+// API server and decoded manifests are always valid, but pods of a custom source may be invalid.
 type podFilter struct {
 	source  string
 	checked map[*corev1.Pod]error // result of the last check of each pod
@@ -22,8 +22,8 @@ type podFilter struct {
 	problems []string // of the last set of pods
 }
 
-// check returns the pods that can be run. It logs each problem once while it lasts. It must not
-// be called concurrently.
+// check returns the valid pods. It logs a problem only if the previous call did not have the
+// same problem. It must not be called concurrently.
 func (d *podFilter) check(ctx context.Context, l *Loop, pods []*corev1.Pod) []*corev1.Pod {
 	before := d.checked
 	d.checked = make(map[*corev1.Pod]error, len(pods))
@@ -63,7 +63,8 @@ func (d *podFilter) notes() []string {
 	return slices.Clone(d.problems)
 }
 
-// problemOf returns why a pod can't be run, with the invalid fields.
+// problemOf returns an error that names the invalid fields of a pod. It returns nil for a valid
+// pod.
 func problemOf(pod *corev1.Pod) error {
 	if pod == nil {
 		return errors.New("a pod is nil")

@@ -38,7 +38,7 @@ func (l *Loop) Pods() []Pod {
 	return pods
 }
 
-// Pod returns the pod with this UID as Pods does, and false if it does not exist.
+// Pod returns the pod with this UID. It returns false if [Loop.Pods] would not return the pod.
 func (l *Loop) Pod(uid types.UID) (Pod, bool) {
 	r, known := l.record(uid)
 	if !known {
@@ -61,8 +61,9 @@ func (l *Loop) withStatus(pod *corev1.Pod) *corev1.Pod {
 	return &p
 }
 
-// Find returns the definition of a pod that is in effect. It returns false if no definition is
-// known.
+// Find returns the current definition of a pod. For an admitted pod, this is the admitted
+// definition, and not an edit that waits for admission or was refused. It returns false if the
+// pod has no definition.
 func (l *Loop) Find(uid types.UID) (*corev1.Pod, bool) {
 	r, known := l.record(uid)
 	if !known || len(r.pod.Spec.Containers) == 0 {
@@ -71,8 +72,8 @@ func (l *Loop) Find(uid types.UID) (*corev1.Pod, bool) {
 	return r.pod, true
 }
 
-// Active returns the pods that may use resources of the node, with their newest status, as
-// eviction needs them.
+// Active returns the pods that may use resources of the node, with their newest status. Eviction
+// uses these copies: see admissionView.
 func (l *Loop) Active() []*corev1.Pod {
 	pods := l.running()
 	for i, p := range pods {
@@ -91,25 +92,28 @@ func (l *Loop) Desired() (pods []*corev1.Pod) {
 	return pods
 }
 
-// Known returns the pods that the workers know. It must not be modified.
+// Known returns the pods that the workers know. The result must not be modified.
 func (l *Loop) Known() map[types.UID]podworker.Known { return l.workers.KnownPods() }
 
-// Observed returns the state of each pod in the runtime, by UID.
+// Observed returns the state of each pod in the runtime, in the order of UIDs.
 func (l *Loop) Observed() []*podcache.Status { return l.cache.Statuses() }
 
-// Await waits until the cached state of a pod is at least as new as since, and returns it.
+// Await waits until the cached state of a pod is at least as new as since, and returns the
+// state.
 func (l *Loop) Await(ctx context.Context, uid types.UID, since time.Time) (*podcache.Status, error) {
 	return l.cache.GetNewerThan(ctx, uid, since)
 }
 
-// RelistedAt returns when the newest successful list of the runtime began.
+// RelistedAt returns the start time of the newest successful relist. It is zero if no relist has
+// succeeded yet.
 func (l *Loop) RelistedAt() time.Time { return l.pleg.Stats().RelistedAt }
 
-// Healthy returns why the runtime can't be listed, nil if it can.
+// Healthy returns why the PLEG is not healthy, for example because it can't list the pods of the
+// runtime. It returns nil if the PLEG is healthy.
 func (l *Loop) Healthy() error { return l.pleg.Healthy() }
 
-// Ready returns nil once every source has called set and the runtime was listed. Before that,
-// nothing may be removed as unknown.
+// Ready returns nil when every source has called set and the first relist is complete. Only then
+// may the data of pods without a record be removed.
 func (l *Loop) Ready() error {
 	errs := []error{l.unanswered()}
 	select {
@@ -120,8 +124,8 @@ func (l *Loop) Ready() error {
 	return errors.Join(errs...)
 }
 
-// unanswered returns an error that names the sources that have not called set yet, nil if all
-// have.
+// unanswered returns an error that names the sources that have not called set yet. It returns
+// nil if all sources have called set.
 func (l *Loop) unanswered() error {
 	l.mu.RLock()
 	ready := l.ready
@@ -132,8 +136,8 @@ func (l *Loop) unanswered() error {
 	return fmt.Errorf("not every source has answered yet: waiting for %s", cmp.Or(strings.Join(l.merge.UnreadSources(), ", "), "its pods"))
 }
 
-// CleanedUp reports whether a pod has nothing left in the runtime and among the logs, and is
-// not being removed.
+// CleanedUp reports whether a pod has no sandbox, no container and no log left, and is not being
+// removed.
 func (l *Loop) CleanedUp(uid types.UID) bool {
 	r, _ := l.record(uid)
 	s, err := l.cache.Get(uid)
@@ -157,15 +161,15 @@ func (l *Loop) RuntimeRemovable(uid types.UID) bool {
 	return l.workers.ShouldPodRuntimeBeRemoved(uid) && !l.protectedFromGC(uid)
 }
 
-// protectedFromGC reports whether garbage collection must skip a pod: because the remover
-// handles or will handle it, or because it waits for admission and its old containers decide
-// whether it has ended.
+// protectedFromGC reports whether garbage collection must skip a pod. It must skip a pod that
+// the remover removes or will remove. It must also skip a pod that waits for admission, because
+// the old containers of the pod show whether the pod has ended.
 func (l *Loop) protectedFromGC(uid types.UID) bool {
 	s, _ := l.cache.Get(uid) // on an error, use the last known status
 	r, known := l.record(uid)
 	return r.removing || known && r.state == Offered || (!known || r.leaving()) && existsInRuntime(s)
 }
 
-// RunHook runs a hook of a container and returns when it has ended. It records a failure as an
-// event.
+// RunHook runs a hook of a container and returns when the hook has ended. It records a failure
+// of the hook as an event.
 func (l *Loop) RunHook(ctx context.Context, hook lifecycle.Hook) { l.hooks.Run(ctx, hook) }

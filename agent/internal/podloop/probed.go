@@ -16,14 +16,14 @@ type Probe struct {
 	Container string
 	Kind      prober.Kind
 	Spec      *corev1.Probe
-	// Result is the result for the newest container.
+	// Result is the result for the newest instance of the container.
 	Result prober.Result
 	// Runs are the most recent runs, oldest first.
 	Runs []prober.Record
 }
 
-// Probes returns the probes of a pod in the order of its containers, and of each container in the
-// order of [prober.Kind]. It returns nil for an unknown pod.
+// Probes returns the probes of a pod. They are ordered by container, and for each container by
+// [prober.Kind]. It returns nil for an unknown pod.
 func (l *Loop) Probes(uid types.UID) []Probe {
 	r, known := l.record(uid)
 	if !known {
@@ -35,7 +35,7 @@ func (l *Loop) Probes(uid types.UID) []Probe {
 func (l *Loop) probesOf(p Pod) (all []Probe) {
 	for c, isInit := range podspec.Containers(&p.Spec.Spec) {
 		if isInit && !podspec.IsSidecar(c) {
-			continue // such init containers are not probed
+			continue // only init containers that are sidecars are probed
 		}
 		id := p.Runtime.Container(c.Name).GetId()
 		for kind, spec := range []*corev1.Probe{

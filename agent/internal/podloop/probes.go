@@ -25,7 +25,8 @@ type probes struct {
 	grpc *grpcprobe.Checker
 
 	mu sync.Mutex
-	// keys are the probe keys by container ID, without a kind, as of each pod's last sync.
+	// keys has a probe key without a kind for each container ID. ids has the container IDs of
+	// each pod. The last sync of each pod has set both.
 	keys map[string]prober.Key
 	ids  map[types.UID][]string
 }
@@ -36,7 +37,7 @@ func newProbes(cfg prober.Config, grpc *grpcprobe.Checker) (*probes, error) {
 	return &probes{Manager: m, grpc: grpc, keys: map[string]prober.Key{}, ids: map[types.UID][]string{}}, err
 }
 
-// sync makes the prober probe the pod of a worker's sync.
+// sync starts or updates the probes of a pod that a worker syncs.
 func (p *probes) sync(req podworker.SyncRequest) {
 	p.AddPod(req.Pod)
 	p.setContainers(req.Pod.UID, req.Status)
@@ -100,8 +101,8 @@ func (l *Loop) runProbes(ctx context.Context) error {
 	return errors.Join(err, l.probes.grpc.Close())
 }
 
-// probed updates the pod's status with a new probe result at once, and wakes the pod's worker,
-// which may have to restart the container.
+// probed updates the pod's status immediately with a new probe result. It then wakes the pod's
+// worker, because the worker may have to restart the container.
 func (l *Loop) probed(c prober.Change) {
 	good := c.Result == prober.Success
 	switch c.Kind {
@@ -117,8 +118,8 @@ func (l *Loop) probed(c prober.Change) {
 	l.wake(c.PodUID)
 }
 
-// target returns the current state of a container. Its pod may be ending: readiness is probed
-// until the end.
+// target returns the current state of a container, for its probes. The pod of the container may
+// be ending, because readiness is probed until the containers have ended.
 func (l *Loop) target(uid types.UID, container string, began time.Time) (prober.Target, bool) {
 	observed, err := l.cache.Get(uid)
 	if err != nil {
@@ -148,8 +149,8 @@ func (l *Loop) target(uid types.UID, container string, began time.Time) (prober.
 	return t, true
 }
 
-// wasStarted reports whether the container has started according to the last status of its pod,
-// which an earlier agent may have saved.
+// wasStarted reports whether the container has started according to the last status of its pod.
+// An earlier agent may have saved this status.
 func (l *Loop) wasStarted(uid types.UID, id string) bool {
 	last, _ := l.statuses.GetPodStatus(uid)
 	for _, st := range slices.Concat(last.ContainerStatuses, last.InitContainerStatuses) {

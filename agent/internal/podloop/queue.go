@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// queue has the functions that the loop's goroutine is to call, in the order of posting. It is
-// unbounded, so post never waits: sources, workers, the admission queue and callers of
-// [Loop.Sync] may post from anywhere.
+// queue is a queue of functions. The goroutine of run calls them in the order in which they were
+// posted. The queue is unbounded, so post never waits, and any goroutine may call post, even
+// with locks held.
 type queue struct {
 	wake chan struct{} // capacity 1: the queue is not empty
 

@@ -13,26 +13,27 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// record is the state of the pod with one UID. It is a value: next returns a new record.
-// The record of an unknown pod has only its UID and the state Gone.
+// record is the state of the pod with one UID. It is a value: next returns a new record. The
+// record of an unknown pod has only the UID and the state Gone.
 type record struct {
 	uid   types.UID
 	state State
-	// pod is the definition in effect: admitted, or waiting for admission.
-	// If the pod exists only in the runtime, pod has only the names and the UID.
+	// pod is the current definition: it is admitted, or waits for admission. If the pod exists
+	// only in the runtime, pod has only the name, the namespace and the UID.
 	pod *corev1.Pod
 	// newer is a later definition: an edit that waits for admission or was refused, or the
 	// definition with which an ending pod starts again.
 	newer *corev1.Pod
-	// source is the name of the source that defines the pod. Empty means that no source does.
+	// source is the name of the source that defines the pod. Empty means that no source defines
+	// the pod.
 	source string
 	// version is the version of the last admission request. Answers to older requests are
 	// ignored.
 	version uint64
-	// refusal is why the pod, or the edit of an admitted pod, was refused. It stays set while
-	// admission is retried.
+	// refusal is the result of the admission that refused the pod, or the edit of an admitted
+	// pod. It stays set while admission is retried.
 	refusal lifecycle.PodAdmitResult
-	// hasWorker reports whether a worker has the pod and has not finished.
+	// hasWorker reports whether the pod has a worker that has not finished.
 	hasWorker bool
 	// removing reports whether the remover is removing the pod.
 	removing bool
@@ -66,29 +67,32 @@ const (
 	emptied                 // StopPods removes all data of pods
 )
 
-// leaving reports whether the remover removes the pod's data once it has ended.
+// leaving reports whether the remover removes the pod's data after the pod has ended.
 func (r record) leaving() bool {
 	return r.source == "" || r.removalReason != keepData || r.restartAfterRemoval
 }
 
-// static reports whether admission of the pod is retried after a refusal.
+// static reports whether the pod is static. The admission of a static pod is retried after a
+// refusal.
 func (r record) static() bool { return podspec.IsStatic(r.pod) }
 
 // eventKind is the kind of an event.
 type eventKind uint8
 
 const (
-	// evDefined is a pod that a source defines, new or changed.
+	// evDefined is a new or changed definition of a pod.
 	evDefined eventKind = iota
-	// evDeleted is a pod with a deletion timestamp. Its source defines it until it is removed.
+	// evDeleted is a definition with a deletion timestamp. The source defines the pod until the
+	// pod is removed.
 	evDeleted
-	// evReconciled is a pod whose status, and nothing else, has changed at its source.
+	// evReconciled is a definition in which only the status has changed.
 	evReconciled
-	// evUndefined is a pod that no source defines any more.
+	// evUndefined means that no source defines the pod any more.
 	evUndefined
 	// evAnswered is the result of an admission.
 	evAnswered
-	// evRetry retries the admission of refused pods and edits, because the node has changed.
+	// evRetry retries the admission of refused pods and edits, because the node has changed or
+	// another pod has ended.
 	evRetry
 	// evDependencyChanged is a change of something outside the agent on which the pod depends.
 	evDependencyChanged
@@ -115,8 +119,8 @@ type event struct {
 	runs bool
 
 	// pod and source are set for evDefined, evDeleted and evReconciled. ended reports whether
-	// the pod had ended before this agent started, or has ended according to its status at the
-	// API server.
+	// the pod had ended before this agent started, or has ended according to the status in its
+	// definition.
 	pod    *corev1.Pod
 	source string
 	ended  bool
@@ -134,26 +138,27 @@ type event struct {
 	status *podcache.Status
 }
 
-// action is something that the loop does after an event.
+// action is an action of the loop after an event.
 type action uint8
 
 const (
 	// doAdmit requests the admission of the pod or of an edit.
 	doAdmit action = iota
-	// doRelease releases the pod's place on the node and its allocations.
+	// doRelease removes the pod from the active pods of the admission queue, and releases its
+	// allocations.
 	doRelease
 	// doStart starts a worker for the pod, doUpdate passes a newer definition to the worker,
 	// and doSync makes the worker sync the pod.
 	doStart
 	doUpdate
 	doSync
-	// doStop makes the worker stop the pod, and doResume starts a worker that continues to stop
-	// the pod. doStopOrphan stops a pod without a definition.
+	// doStop makes the worker stop the pod, and doResume starts a worker for a pod that has a
+	// deletion timestamp. doStopOrphan starts a worker that stops a pod without a definition.
 	doStop
 	doResume
 	doStopOrphan
-	// doRefuse and doRefuseEdit record a refusal, and doUnrefuse deletes the status that a
-	// refusal has set.
+	// doRefuse and doRefuseEdit record a refusal, and doUnrefuse deletes the status that
+	// doRefuse has set.
 	doRefuse
 	doRefuseEdit
 	doUnrefuse
@@ -165,7 +170,8 @@ const (
 	doEnded
 	// doRemove removes all remaining data of the pod.
 	doRemove
-	// doForget makes workers and statuses forget the pod, and doForgetWorker only the workers.
+	// doForget deletes the pod from the workers, probes and statuses, and doForgetWorker only
+	// from the workers.
 	doForget
 	doForgetWorker
 )

@@ -20,17 +20,18 @@ func refusedStatus(why lifecycle.PodAdmitResult) func(*corev1.PodStatus) {
 	}
 }
 
-// refused returns the status of a pod that was not admitted. It keeps the reported status of an
-// earlier version, because its containers may run until they are stopped.
+// refused returns the status of a pod that was not admitted. The other fields are copied from
+// the previous status, because containers of an earlier version of the pod may run until they
+// are stopped.
 func refused(pod *corev1.Pod, before corev1.PodStatus, why lifecycle.PodAdmitResult) corev1.PodStatus {
 	refusedStatus(why)(&before)
 	before.QOSClass = podspec.QOSClass(pod)
 	return before
 }
 
-// countsAfterRestart reports whether a status that an earlier agent has saved is still valid. A
-// refusal is not, because the node may have changed. Neither is a pod's end that was caused by
-// the shutdown of the node or the agent.
+// countsAfterRestart reports whether a status that an earlier agent has saved is still valid.
+// The status of a refusal is not valid, because the node may have changed. The status of a pod
+// that was ended by the shutdown of the node or of the agent is not valid either.
 func countsAfterRestart(s corev1.PodStatus) bool {
 	return s.Phase != corev1.PodFailed ||
 		len(s.ContainerStatuses) > 0 && !strings.HasPrefix(s.Message, refusedMessage) && s.Reason != podworker.ReasonTerminated

@@ -21,11 +21,11 @@ const (
 	maxRemovalBackoff = time.Minute
 )
 
-// remover removes the data of ended pods; only the remover does so. Each pod has its own
-// goroutine until it is completely removed, so the retry delay of one pod does not delay the
-// others.
+// remover removes the data of ended pods. No other part of the agent removes this data. Each pod
+// has its own goroutine until the pod is completely removed, so the retry delay of one pod does
+// not delay other pods.
 type remover struct {
-	// remove removes all remaining data of a pod; removed is called when remove has succeeded.
+	// remove removes all remaining data of a pod. removed is called when remove has succeeded.
 	remove  func(context.Context, types.UID) error
 	removed func(types.UID)
 	name    func(types.UID) string // namespace/name of a pod, empty if unknown
@@ -44,8 +44,8 @@ func newRemover(c clock.Clock, log *slog.Logger) *remover {
 	return &remover{clock: c, log: log, slots: make(chan struct{}, maxConcurrentRemovals), retryNow: make(chan struct{})}
 }
 
-// start starts the removal of a pod, which is retried until it succeeds or ctx is done. It
-// returns at once. It must not be called again for a pod before removed was called.
+// start starts the removal of a pod and returns at once. The removal is retried until it
+// succeeds or ctx is done. Do not call start again for a pod before removed was called.
 func (r *remover) start(ctx context.Context, uid types.UID) {
 	r.goroutines.Go(func() {
 		if r.removeWithRetry(ctx, uid) {
@@ -54,9 +54,9 @@ func (r *remover) start(ctx context.Context, uid types.UID) {
 	})
 }
 
-// removeWithRetry repeats the removal until it succeeds or ctx is done, and reports whether it
-// has succeeded. It logs a failure if its cause differs from that of the previous failure, and
-// it logs a success after failures.
+// removeWithRetry repeats the removal until it succeeds or ctx is done, and reports whether the
+// removal has succeeded. It logs a failure if the error differs from the error of the previous
+// failure. It also logs a success after failures.
 func (r *remover) removeWithRetry(ctx context.Context, uid types.UID) bool {
 	log := r.log.With("podUID", uid)
 	if name := r.name(uid); name != "" {
@@ -90,7 +90,8 @@ func (r *remover) removeWithRetry(ctx context.Context, uid types.UID) bool {
 	}
 }
 
-// removeOnce tries one removal, as soon as fewer than maxConcurrentRemovals others are running.
+// removeOnce waits until fewer than maxConcurrentRemovals removals are running. It then tries
+// the removal once.
 func (r *remover) removeOnce(ctx context.Context, uid types.UID) error {
 	select {
 	case r.slots <- struct{}{}:

@@ -104,7 +104,7 @@ func TestAdoption_EndedPodWithoutStatus(t *testing.T) {
 	})
 }
 
-// A refusal by an earlier agent is not taken over.
+// A refusal by an earlier agent is not valid: the pod goes through admission again.
 func TestAdoption_RefusedPod(t *testing.T) {
 	t.Parallel()
 	inRestarts(t, func(b *bed) {

@@ -14,18 +14,19 @@ import (
 )
 
 const (
-	// firstRelistRetry is the time between two attempts to list the runtime for the first time.
+	// firstRelistRetry is the time between two attempts of the first relist.
 	firstRelistRetry = time.Second
 	// lastWrites is the time limit of each of the last writes when the loop stops.
 	lastWrites = 5 * time.Second
 )
 
-// Run runs pods until ctx is done, joins its goroutines and returns nil. Pods keep running. It
-// returns an error if a source returns earlier, or if an allocator can't be restored. A Loop
-// runs once.
+// Run runs the loop until ctx is done, then joins its goroutines and returns nil. The pods keep
+// running. Run returns an error if a source returns before ctx is done, or if an allocator can't
+// be restored. Run may be called only once.
 //
-// The parts stop in this order: sources, admission and housekeeping; workers; removals; the
-// parts that these use. Then the last statuses and the restart back-offs are saved.
+// The parts stop in this order: first sources, admission and housekeeping, then the workers,
+// then the removals, then the parts that workers and removals use. Finally, Run publishes the
+// last statuses and saves the restart back-offs.
 func (l *Loop) Run(ctx context.Context) error {
 	if !l.hasRun.CompareAndSwap(false, true) {
 		return errors.New("the pod loop can run only once")
@@ -66,7 +67,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.remover.join()
 	stopBelow()
 	used.Wait()
-	l.remover.join() // removals started by the last events return at once
+	l.remover.join() // the last events may have started removals, which return at once
 	l.saveLast(base)
 	select {
 	case err := <-failed:
@@ -112,7 +113,7 @@ func (l *Loop) startWorkSources(start func(func(context.Context) error)) {
 	}
 }
 
-// runSource runs a source. It is an error if the source returns before ctx is done.
+// runSource runs a source. It returns an error if the source returns before ctx is done.
 func (l *Loop) runSource(ctx context.Context, s Source, d *podFilter) error {
 	set := l.merge.Source(s.Name)
 	checked := func(ctx context.Context, pods []*corev1.Pod) { set(ctx, d.check(ctx, l, pods)) }
@@ -125,7 +126,7 @@ func (l *Loop) runSource(ctx context.Context, s Source, d *podFilter) error {
 	return nil
 }
 
-// runPLEG lists the runtime once, waits for the inspections, and then runs the PLEG.
+// runPLEG repeats the first relist until the runtime could be listed, and then runs the PLEG.
 func (l *Loop) runPLEG(ctx context.Context) error {
 	for ctx.Err() == nil && !l.firstRelist(ctx) {
 		timer := l.cfg.Clock.NewTimer(firstRelistRetry)
@@ -138,8 +139,8 @@ func (l *Loop) runPLEG(ctx context.Context) error {
 	return l.pleg.Run(ctx)
 }
 
-// firstRelist reports whether the runtime could be listed. Pods that could not be inspected
-// don't delay other pods.
+// firstRelist does one relist, and reports whether the runtime could be listed. It also returns
+// true if the inspection of some pods failed, so that these pods don't delay other pods.
 func (l *Loop) firstRelist(ctx context.Context) bool {
 	res, _ := l.pleg.Relist(ctx) // the generator logs the error
 	if l.pleg.Stats().RelistedAt.IsZero() {
@@ -172,7 +173,8 @@ func (l *Loop) refresh(ctx context.Context, uid types.UID) (*podcache.Status, er
 	return l.cache.GetNewerThan(ctx, uid, now)
 }
 
-// updateQoS sets the cgroup shares of the QoS classes. It runs when pods start, change and end.
+// updateQoS sets the cgroup shares of the QoS classes. It is called when pods start, change or
+// end, and at least once a minute.
 func (l *Loop) updateQoS(ctx context.Context) time.Duration {
 	var pods []*corev1.Pod
 	l.each(func(r record) {
@@ -196,7 +198,7 @@ func (l *Loop) saveLast(ctx context.Context) {
 	l.restarts.save(ctx)
 }
 
-// flush publishes all pending statuses.
+// flush publishes all pending statuses. The time limit of each publisher is lastWrites.
 func (l *Loop) flush(ctx context.Context) error {
 	var errs []error
 	for _, p := range l.publishers {

@@ -18,8 +18,8 @@ import (
 // longest grace period.
 const stopMargin = time.Minute
 
-// Kill stops one pod for good and returns when none of its containers runs. If ctx is done
-// first, the pod is still stopped.
+// Kill stops a pod permanently, and returns when none of the pod's containers runs. If ctx is
+// done first, the pod is still stopped.
 func (l *Loop) Kill(ctx context.Context, uid types.UID, how podworker.KillOptions) error {
 	remove := keepData
 	if how.Evict {
@@ -28,8 +28,8 @@ func (l *Loop) Kill(ctx context.Context, uid types.UID, how podworker.KillOption
 	return l.kill(ctx, event{kind: evKilled, uid: uid, how: how, removalReason: remove})
 }
 
-// Evict stops a pod for good, returns when none of its containers runs, and starts the removal
-// of its data.
+// Evict stops a pod permanently, returns when none of the pod's containers runs, and starts the
+// removal of the pod's data.
 func (l *Loop) Evict(ctx context.Context, pod *corev1.Pod, how podworker.KillOptions) error {
 	how.Evict = true
 	return l.Kill(ctx, pod.UID, how)
@@ -63,7 +63,8 @@ func (l *Loop) kill(ctx context.Context, e event) error {
 	return nil
 }
 
-// await returns when the condition is true. It checks after each change of a record.
+// await returns when the condition is true. It checks the condition after each change of a
+// record.
 func (l *Loop) await(ctx context.Context, condition func() bool) error {
 	for {
 		l.mu.RLock()
@@ -86,10 +87,11 @@ func (l *Loop) await(ctx context.Context, condition func() bool) error {
 // all pods.
 var ErrStopping = errors.New("the pods are already being stopped")
 
-// StopPods stops all pods in the order of their priority, and returns when none runs and their
-// statuses are published. If how is zero, each pod has its own grace period, and all data of
-// pods is removed. No pod is admitted until Run returns; new API pods are refused. If ctx is
-// cancelled first, the loop continues: static pods that have ended start again.
+// StopPods stops all pods. It returns when no pod runs and the statuses of the pods are
+// published. If how is zero, StopPods stops all pods at the same time, each with its own grace
+// period, and removes all data of the pods. Otherwise, it stops the pods in the order of their
+// priority. No pod is admitted until Run returns, and new API pods are refused. If ctx is
+// cancelled first, the loop continues: static pods that StopPods has ended start again.
 func (l *Loop) StopPods(ctx context.Context, how podworker.ShutdownConfig) error {
 	if err := how.Validate(); err != nil {
 		return fmt.Errorf("invalid shutdown config: %w", err)
@@ -106,8 +108,8 @@ func (l *Loop) StopPods(ctx context.Context, how podworker.ShutdownConfig) error
 	return err
 }
 
-// resumePods undoes the effects of a cancelled StopPods. When it returns, StopPods may be
-// called again.
+// resumePods undoes the effects of a cancelled StopPods. After that, StopPods may be called
+// again.
 func (l *Loop) resumePods() {
 	done := make(chan struct{})
 	l.post(func() {
@@ -176,8 +178,9 @@ func (s stopper) KillPod(ctx context.Context, pod *corev1.Pod, how podworker.Kil
 	return s.kill(ctx, event{kind: evKilled, uid: pod.UID, how: how, stopped: true, removalReason: s.remove})
 }
 
-// removeAll returns when all data of pods is removed from the node. It also removes pods that
-// no source defines, even before every source has called set: no pod is needed any more.
+// removeAll removes all data of pods from the node, and returns when the data is removed. It
+// also removes pods that no source defines, even before every source has called set, because no
+// pod is needed any more.
 func (l *Loop) removeAll(ctx context.Context) error {
 	select {
 	case <-l.listed:

@@ -17,11 +17,11 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// syncer carries out the syncs of workers: the runner changes the runtime, and before and after
-// that the pod's status is computed.
+// syncer carries out the syncs of workers. The runner changes the runtime, and the syncer
+// computes the pod's status before and after that.
 type syncer struct{ *Loop }
 
-// SyncPod brings a pod closer to its spec. It returns terminal if the containers of the pod
+// SyncPod brings a pod closer to its spec. terminal reports whether the containers of the pod
 // have ended and none will be restarted.
 func (s syncer) SyncPod(ctx context.Context, req podworker.SyncRequest) (terminal bool, err error) {
 	s.probes.sync(req) // before the status, which contains probe results
@@ -46,7 +46,7 @@ func (s syncer) SyncTerminatingPod(ctx context.Context, req podworker.SyncReques
 		return err
 	}
 	s.probes.remove(req.Pod.UID)
-	req.Status, _ = s.cache.Get(req.Pod.UID) // the runner has refreshed it
+	req.Status, _ = s.cache.Get(req.Pod.UID) // the runner has refreshed the cache
 	s.setStatus(ctx, req, stopped)
 	return nil
 }
@@ -66,7 +66,7 @@ func (s syncer) SyncTerminatedPod(ctx context.Context, req podworker.SyncRequest
 	return nil
 }
 
-// stage is whether the pod may still run when its status is computed.
+// stage describes whether the pod may still run when its status is computed.
 type stage bool
 
 const (
@@ -74,7 +74,7 @@ const (
 	stopped stage = true
 )
 
-// setStatus computes the pod's status and returns the stored one.
+// setStatus computes and stores the pod's status. It returns the stored status.
 func (s syncer) setStatus(ctx context.Context, req podworker.SyncRequest, at stage) corev1.PodStatus {
 	next := s.generate(ctx, req.Pod, req.Status, at)
 	if req.StatusFn != nil {
@@ -107,7 +107,8 @@ func (l *Loop) generate(ctx context.Context, pod *corev1.Pod, observed *podcache
 	return s
 }
 
-// whenDue returns a retry at the pod's active deadline, nil if no deadline is pending.
+// whenDue returns a RetryError for the time of the pod's active deadline. It returns nil if the
+// pod has no deadline or the deadline is over.
 func (l *Loop) whenDue(pod *corev1.Pod) error {
 	due, ok := l.deadline.Due(pod)
 	if !ok || !due.After(l.cfg.Clock.Now()) {
@@ -117,8 +118,8 @@ func (l *Loop) whenDue(pod *corev1.Pod) error {
 }
 
 // awaitSameName returns an error while another pod of the same name runs, unless this pod has a
-// sandbox already. Workers never run two static pods of the same name, but they don't know pods
-// of an earlier agent that no source defines any more.
+// sandbox already. Workers never run two static pods of the same name at the same time, but they
+// don't know pods of an earlier agent that no source defines any more.
 func (s syncer) awaitSameName(ctx context.Context, req podworker.SyncRequest) error {
 	if len(req.Status.Sandboxes) > 0 || !s.sameNameRanBefore(req.Pod) {
 		return nil
@@ -147,7 +148,8 @@ func (l *Loop) sameNameRanBefore(pod *corev1.Pod) bool {
 	return l.ranBefore == nil || l.ranBefore[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]
 }
 
-// ownLabels returns the labels on everything in the runtime that belongs to this agent.
+// ownLabels returns the labels that all sandboxes and containers of this agent have. With
+// TakeOver, it returns no labels.
 func (l *Loop) ownLabels() map[string]string {
 	if l.cfg.TakeOver {
 		return map[string]string{}

@@ -13,7 +13,8 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// unpublished are the pods whose status the last sink has not accepted.
+// unpublished has the last error of each pod whose status could not be published. It observes
+// only the publisher of Config.Sink, or the publisher of Config.State if Config.Sink is nil.
 type unpublished struct {
 	mu   sync.Mutex
 	errs map[types.UID]error
@@ -21,7 +22,7 @@ type unpublished struct {
 
 func newUnpublished() *unpublished { return &unpublished{errs: map[types.UID]error{}} }
 
-// observe returns the observer o extended by the updates of u.
+// observe returns an observer that updates u and then calls o.
 func (u *unpublished) observe(o status.PublisherObserver) status.PublisherObserver {
 	published, failed := o.Published, o.Failed
 	o.Published = func(p status.Publication) {
@@ -56,7 +57,7 @@ func (u *unpublished) retain(known func(types.UID) bool) {
 	maps.DeleteFunc(u.errs, func(uid types.UID, _ error) bool { return !known(uid) })
 }
 
-// note describes the failures. It is empty without failures.
+// note describes the failures. It returns an empty string if there are no failures.
 func (u *unpublished) note() string {
 	u.mu.Lock()
 	defer u.mu.Unlock()

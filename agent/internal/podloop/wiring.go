@@ -66,7 +66,7 @@ func (l *Loop) newMerge() (err error) {
 	for _, s := range l.cfg.Sources {
 		names = append(names, s.Name)
 	}
-	answered := map[string]bool{} // the handler is not called concurrently
+	answered := map[string]bool{} // needs no lock, because the handler is not called concurrently
 	l.merge, err = podmanager.NewMerge(podmanager.MergeConfig{
 		Sources: names,
 		Handler: func(_ context.Context, c podmanager.Change) {
@@ -200,7 +200,7 @@ func (l *Loop) addImages(cfg *podrunner.Config) error {
 	return err
 }
 
-// addFolders configures the parts that need Root. Without Root, pods that need them are
+// addFolders configures the parts that need Root. Without Root, pods that need these parts are
 // refused.
 func (l *Loop) addFolders(cfg *podrunner.Config) error {
 	if l.cfg.Root == "" {
@@ -252,8 +252,8 @@ func (l *Loop) newStatuses() (err error) {
 	if err != nil {
 		return err
 	}
-	// Each sink has its own publisher, so that an API server that is down or has deleted a pod
-	// does not prevent statuses from being saved.
+	// Each sink has its own publisher, so that statuses are saved even if the API server is down
+	// or has deleted the pod.
 	sinks := []status.Sink{l.saved}
 	if l.cfg.Sink != nil {
 		sinks = append(sinks, l.cfg.Sink)

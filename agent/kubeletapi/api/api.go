@@ -15,16 +15,16 @@ type Status struct {
 	Node corev1.Node `json:"node"`
 	// Managers are the parts of the agent, in the order of /readyz?verbose.
 	Managers []Manager `json:"managers"`
-	// Signals are the eviction signals that have a threshold, by name.
+	// Signals are the eviction signals that have a threshold, ordered by name.
 	Signals []Signal `json:"signals"`
-	// Pods are the pods that a source defines or that have data left on the node, ordered by
-	// namespace and name.
+	// Pods are the pods that a source defines, and the pods whose data is still on the node,
+	// ordered by namespace and name.
 	Pods []Pod `json:"pods"`
-	// Problems are the problems of manifests. They do not fail a health check.
+	// Problems are the problems of manifests. A problem does not fail a health check.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// Agent is the process that has responded.
+// Agent is the agent process that has sent the response.
 type Agent struct {
 	Name    string    `json:"name"`
 	Version string    `json:"version"`
@@ -44,11 +44,12 @@ type Runtime struct {
 type Manager struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
-	// Message is the error if OK is false, otherwise a note.
+	// Message is the error if OK is false, otherwise notes about the part.
 	Message string `json:"message,omitempty"`
 }
 
-// Signal is an eviction signal and its thresholds. If the signal is unknown, Time is not set.
+// Signal is an eviction signal and its thresholds. If the signal could not be measured, Time is
+// nil.
 type Signal struct {
 	Name       string      `json:"name"` // such as memory.available
 	Available  int64       `json:"available"`
@@ -57,13 +58,14 @@ type Signal struct {
 	Thresholds []Threshold `json:"thresholds"`
 }
 
-// Threshold is the amount below which eviction starts.
+// Threshold is the amount of a signal below which eviction starts.
 type Threshold struct {
 	Text  string `json:"text"`  // as configured, such as memory.available<5%
 	Value int64  `json:"value"` // in the unit of the signal
 	// GraceSeconds is how long the signal may be below the threshold. 0 means a hard threshold.
 	GraceSeconds float64 `json:"graceSeconds"`
-	// Since is when the signal fell below the threshold. Nil means that it is not below it.
+	// Since is when the signal fell below the threshold. Nil means that the signal is not below
+	// the threshold.
 	Since *time.Time `json:"since,omitempty"`
 }
 
@@ -72,7 +74,7 @@ type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
-	// Phase is the pod's phase, and State the status that kubectl shows, such as
+	// Phase is the pod's phase. State is the status that kubectl shows, such as
 	// CrashLoopBackOff, Init:0/1 or Terminating.
 	Phase      corev1.PodPhase `json:"phase"`
 	State      string          `json:"state"`
@@ -82,9 +84,9 @@ type Pod struct {
 	Restarts   int32           `json:"restarts"`
 	IP         string          `json:"ip,omitempty"`
 	Started    *time.Time      `json:"started,omitempty"`
-	// Usage is nil until something was measured.
+	// Usage is nil until CPU or memory was measured.
 	Usage  *Usage  `json:"usage,omitempty"`
-	Events []Event `json:"events,omitempty"` // the last few, newest first
+	Events []Event `json:"events,omitempty"` // the last events, newest first
 }
 
 // Container is a container of a pod. Kind is init, sidecar, main or ephemeral.
@@ -92,7 +94,7 @@ type Container struct {
 	Name     string     `json:"name"`
 	Kind     string     `json:"kind"`
 	Image    string     `json:"image"`
-	State    string     `json:"state"` // running, or the reason why it is waiting or has ended
+	State    string     `json:"state"` // running, or the reason why the container waits or has terminated
 	Since    *time.Time `json:"since,omitempty"`
 	ExitCode *int32     `json:"exitCode,omitempty"`
 	Ready    bool       `json:"ready"`
@@ -104,7 +106,7 @@ type Container struct {
 // Usage is the resource usage of a pod or a container.
 type Usage struct {
 	Time            time.Time `json:"time"`
-	CPUCores        *float64  `json:"cpuCores,omitempty"` // nil until it was measured twice
+	CPUCores        *float64  `json:"cpuCores,omitempty"` // nil until CPU time was measured twice
 	MemoryBytes     uint64    `json:"memoryBytes"`        // the working set
 	EphemeralBytes  uint64    `json:"ephemeralBytes"`
 	EphemeralInodes uint64    `json:"ephemeralInodes"`
@@ -115,13 +117,14 @@ type Probe struct {
 	Kind string `json:"kind"` // liveness, readiness or startup
 	// Result is success, failure or unknown, according to the thresholds of the probe.
 	Result     string     `json:"result"`
-	Time       *time.Time `json:"time,omitempty"` // of the last run
+	Time       *time.Time `json:"time,omitempty"` // start of the last run
 	DurationMS float64    `json:"durationMs,omitempty"`
 	Output     string     `json:"output,omitempty"`
 }
 
-// Event is a line of GET /events. Number increases by one with each event of the process. An
-// event that repeats within a short time is one event with a higher Count.
+// Event is a line of GET /events. Number increases by one with each event of the agent process.
+// If equal events follow each other within a short time, they are one event with a higher
+// Count.
 type Event struct {
 	Number    uint64    `json:"number"`
 	Time      time.Time `json:"time"`
@@ -139,19 +142,20 @@ type Event struct {
 // what comes next.
 type Explanation struct {
 	Pod           Pod      `json:"pod"`
-	Why           []string `json:"why"`           // facts, the most important one first
-	Next          []Step   `json:"next"`          // what the agent will do, soonest first
+	Why           []string `json:"why"`           // facts, the most important fact first
+	Next          []Step   `json:"next"`          // what the agent will do next, the soonest step first
 	Plan          string   `json:"plan"`          // what the next sync would do in the runtime
 	EvictionOrder string   `json:"evictionOrder"` // the position of the pod in the eviction order
 }
 
-// Step is a future action of the agent. A nil At means as soon as possible, or after another
-// event.
+// Step is a future action of the agent. If At is nil, the agent acts as soon as possible, or
+// after an event that What names.
 type Step struct {
 	At   *time.Time `json:"at,omitempty"`
 	What string     `json:"what"`
 }
 
-// EventsLost is the reason of the last event of a stream that ends because the client reads too
-// slowly. Its Number is that of the last event that the client has received.
+// EventsLost is the Reason of the last event of a stream that ends because the client reads too
+// slowly. The Number of this event is the number of the last event before it that the client
+// has received.
 const EventsLost = "EventsLost"

@@ -24,10 +24,10 @@ const (
 	// DefaultServer is the default URL of an agent.
 	DefaultServer = "http://127.0.0.1:10255"
 
-	// answerTimeout limits the time until a response starts, and the total time of a response
-	// that is not a stream.
+	// answerTimeout limits each step until a response starts, such as connecting, and the
+	// total time of a request whose response is not a stream.
 	answerTimeout = 15 * time.Second
-	// maxAnswer is the maximum size in bytes of a response, and of an event of a watch.
+	// maxAnswer is the maximum size in bytes of a response or, in a watch, of an event.
 	maxAnswer = 32 << 20
 )
 
@@ -35,16 +35,17 @@ const (
 type ClientConfig struct {
 	// Server is the URL of the agent, http or https. Default: [DefaultServer].
 	Server string
-	// TokenFile is the file with the bearer token. It is read for each request. The token is
-	// only sent over TLS or to this machine. Optional.
+	// TokenFile is the file with the bearer token. The Client reads the file for each
+	// request. It sends the token only over TLS or to this machine. Optional.
 	TokenFile string
-	// CAFile is the file with the CA certificates that verify an https server. Default: the
+	// CAFile is the file with the CA certificates to verify an https server. Default: the CA
 	// certificates of the system.
 	CAFile string
 }
 
 // Client sends requests to an agent. All methods may be called concurrently. Each method
-// returns when its context is done; methods that do not stream return within 15 seconds.
+// returns when its context is done. All methods except Events with Watch, and Logs, return
+// within 15 seconds.
 type Client struct {
 	server    *url.URL
 	tokenFile string
@@ -52,7 +53,7 @@ type Client struct {
 	http      *http.Client
 }
 
-// UnreachableError is returned if no agent has responded.
+// UnreachableError is returned if a request gets no complete response.
 type UnreachableError struct {
 	Server string
 	Err    error
@@ -69,13 +70,14 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns Err.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// StatusError is returned if the agent has responded with an error.
+// StatusError is returned if the agent responds with an HTTP status other than 200.
 type StatusError struct {
 	Code int    // the HTTP status code
 	Text string // the text of the response
 }
 
-// Error returns the response, with advice for the user if there is any.
+// Error returns the status and the text of the response and, after a refusal, advice for the
+// user.
 func (e *StatusError) Error() string {
 	text := fmt.Sprintf("the agent responded with %d %s", e.Code, http.StatusText(e.Code))
 	if e.Text != "" {
@@ -88,7 +90,7 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// NewClient returns a Client. It sends nothing. The caller must close the Client.
+// NewClient returns a Client. It sends no request. The caller must close the Client.
 func NewClient(cfg ClientConfig) (*Client, error) {
 	if cfg.Server == "" {
 		cfg.Server = DefaultServer
@@ -114,7 +116,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 			ResponseHeaderTimeout: answerTimeout,
 			DialContext:           (&net.Dialer{Timeout: answerTimeout}).DialContext,
 		},
-		// An agent does not redirect, and the token must not be sent to another server.
+		// Agents send no redirects, and the token must not be sent to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -146,7 +148,7 @@ func (c *Client) Status(ctx context.Context) (s Status, err error) {
 	return s, c.json(ctx, "/status", &s)
 }
 
-// Pods returns the pods in the form of the kubelet's /pods.
+// Pods returns the pods that a source defines, as the kubelet's /pods does.
 func (c *Client) Pods(ctx context.Context) (list corev1.PodList, err error) {
 	return list, c.json(ctx, "/pods", &list)
 }
@@ -158,15 +160,16 @@ func (c *Client) Explain(ctx context.Context, namespace, pod string) (e Explanat
 
 // EventsQuery selects events.
 type EventsQuery struct {
-	// Since selects the events with higher numbers.
+	// Since selects the events with numbers above Since.
 	Since uint64
-	// Watch waits for more events until the context is done or the agent stops.
+	// Watch selects later events, too, until the context is done or the agent stops.
 	Watch bool
 }
 
-// Events yields events, oldest first. If it yields an error, that is the last item. A watch
-// ends without an error when ctx is done. If the caller of a watch is too slow, Events yields
-// an event [EventsLost] and continues with the events that the agent still stores.
+// Events yields events, oldest first. After an error, it yields nothing more. A watch ends
+// without an error when ctx is done. If the caller of a watch is too slow, Events yields an
+// event with the reason [EventsLost] and continues with the events that the agent still
+// stores.
 func (c *Client) Events(ctx context.Context, q EventsQuery) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for {
@@ -193,7 +196,8 @@ func (c *Client) Events(ctx context.Context, q EventsQuery) iter.Seq2[Event, err
 	}
 }
 
-// ErrStreamEnded is returned if the agent has ended a watch, usually because it has stopped.
+// ErrStreamEnded is yielded by [Client.Events] if the agent ends a watch, usually because the
+// agent stops.
 var ErrStreamEnded = errors.New("the agent ended the stream of events")
 
 var (
@@ -201,8 +205,8 @@ var (
 	errLost   = errors.New("events were lost")
 )
 
-// events yields the events of a response until it ends or events were lost. It returns the
-// event number from which to continue.
+// events yields the events of one response. If events were lost, it returns errLost and the
+// number of the last received event.
 func (c *Client) events(ctx context.Context, query url.Values, watch bool, yield func(Event, error) bool) (uint64, error) {
 	if !watch {
 		var cancel context.CancelFunc
@@ -239,18 +243,19 @@ func (c *Client) events(ctx context.Context, query url.Values, watch bool, yield
 	}
 }
 
-// LogsQuery selects lines of a log, as the queries of the kubelet's /containerLogs do.
+// LogsQuery selects lines of a log. The fields correspond to the query parameters of the
+// kubelet's /containerLogs.
 type LogsQuery struct {
 	Namespace, Pod, Container string
 	Follow, Previous          bool
 	Timestamps                bool
-	// TailLines is the number of last lines. Nil means all lines.
+	// TailLines selects this number of last lines. Nil means all lines.
 	TailLines *int64
-	// Since is the maximum age of a line, in whole seconds. 0: any age.
+	// Since is the maximum age of a line, rounded up to whole seconds. 0 means no maximum.
 	Since time.Duration
 }
 
-// Logs returns the log of a container. The caller must close it.
+// Logs returns the log of a container. The caller must close the result.
 func (c *Client) Logs(ctx context.Context, q LogsQuery) (io.ReadCloser, error) {
 	query := url.Values{}
 	for name, set := range map[string]bool{"follow": q.Follow, "previous": q.Previous, "timestamps": q.Timestamps} {
@@ -307,7 +312,7 @@ func (c *Client) json(ctx context.Context, path string, into any) error {
 	return nil
 }
 
-// whole reads a response to its end.
+// whole returns the complete body of a response.
 func (c *Client) whole(ctx context.Context, path string, form Form) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -326,7 +331,7 @@ func (c *Client) whole(ctx context.Context, path string, form Form) ([]byte, err
 	return data, nil
 }
 
-// readToken reads a token that is valid in a header.
+// readToken reads a token, and returns an error if the token is not valid in a header.
 func readToken(file string) (string, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -339,7 +344,8 @@ func readToken(file string) (string, error) {
 	return token, nil
 }
 
-// get returns the body of a response with the status OK.
+// get returns the body of a response with the status 200, which the caller must close. Other
+// statuses are errors.
 func (c *Client) get(ctx context.Context, path string, query url.Values, form Form) (io.ReadCloser, error) {
 	address := c.server.String() + path
 	if len(query) > 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 )
 
-// client is one of a server that answers with handler.
+// client returns a client of a server with this handler.
 func client(t *testing.T, handler http.HandlerFunc) *api.Client {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -88,7 +88,7 @@ func TestClient_TokenIsNotSentToOtherHosts(t *testing.T) {
 		_, err := api.NewClient(api.ClientConfig{Server: server, TokenFile: token})
 		require.Equal(t, ok, err == nil, "%s: %v", server, err)
 	}
-	// It is not sent to whom the agent names.
+	// The client does not send the token to the target of a redirect.
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("followed") }))
 	t.Cleanup(elsewhere.Close)
 	agent := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusFound))
@@ -150,7 +150,8 @@ func TestClient_InvalidResponses(t *testing.T) {
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// numbers are those of the events, and the error that ended them.
+// numbers returns the numbers of at most most events, and the error of
+// the last item.
 func numbers(ctx context.Context, c *api.Client, q api.EventsQuery, most int) (all []uint64, err error) {
 	for e, err := range c.Events(ctx, q) {
 		if err != nil {

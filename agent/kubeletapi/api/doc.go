@@ -1,30 +1,30 @@
-// Package api has the JSON types of the endpoints that the kubelet does not have, and a client
-// for a server of package kubeletapi.
+// Package api has the JSON types of those endpoints of package kubeletapi that the kubelet does
+// not have, and a client for all endpoints.
 //
 // # What it does
 //
-// [Status], [Event] and [Explanation] are the responses to /status, /events and /explain. Pods,
-// statistics and metrics have the kubelet's form and the types of Kubernetes. [ExplanationText]
-// formats an Explanation as text. A [Client] sends requests to one agent.
+// [Status], [Event] and [Explanation] are the responses to /status, /events and /explain. The
+// responses of the other endpoints have the types of Kubernetes, as in the kubelet.
+// [ExplanationText] formats an Explanation as text. A [Client] sends requests to one agent.
 //
 // # What you supply
 //
-// You supply the URL of an agent, and the file with its token if it requires one.
+// You supply the URL of an agent and, if the agent requires a token, the file with the token.
 //
 // # What it guarantees
 //
-//  1. Fields may be added but are never renamed, because scripts read them.
-//  2. The client only sends the token over TLS or to this machine, and follows no redirects.
+//  1. New versions may add fields, but never rename a field, because scripts read them.
+//  2. A Client only sends the token over TLS or to this machine, and follows no redirects.
 //  3. A response of more than 32 MiB is an error.
-//  4. Errors name the server, with advice for the user where possible: see
-//     [UnreachableError] and [StatusError].
-//  5. Text of a container or the runtime can't start a line of ExplanationText and can't
-//     contain control characters for a terminal.
+//  4. [UnreachableError] names the server. [UnreachableError] and [StatusError] contain advice
+//     for the user if the cause is known.
+//  5. In the result of ExplanationText, text from a container or the runtime can't start a new
+//     line and has no control characters for a terminal.
 //
 // # Goroutines and locking
 //
-// The package starts no goroutine of its own. All methods of a Client may be called
-// concurrently.
+// The package starts no goroutine, except those of net/http. All methods of a Client may be
+// called concurrently.
 //
 // # Differences from the kubelet
 //
@@ -33,6 +33,6 @@
 //
 // # Testing your code with it
 //
-// Start an httptest.Server with the Handler of a kubeletapi.Server, or with your own handler
-// that writes these types as JSON, and pass its URL to [NewClient].
+// Start an httptest.Server, either with the Handler of a kubeletapi.Server or with your own
+// handler that writes these types as JSON. Pass the URL of the httptest.Server to [NewClient].
 package api

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// Dial replaces how a client connects.
+// Dial replaces the dial function of a client.
 func (c *Client) Dial(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	c.http.Transport.(*http.Transport).DialContext = dial
 }

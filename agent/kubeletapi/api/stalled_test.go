@@ -28,14 +28,14 @@ func stalled(t *testing.T, text string) *api.Client {
 				return
 			}
 			_, _ = io.WriteString(far, text)
-			_, _ = io.Copy(io.Discard, far) // until the client closes it
+			_, _ = io.Copy(io.Discard, far) // until the client closes the connection
 		}()
 		return near, nil
 	})
 	return c
 }
 
-// TestClient_StalledAgent asks an agent that hangs.
+// TestClient_StalledAgent sends requests to an agent that hangs.
 func TestClient_StalledAgent(t *testing.T) {
 	t.Parallel()
 	const header = "HTTP/1.1 200 OK\r\n\r\n"

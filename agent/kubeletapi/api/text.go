@@ -8,8 +8,9 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// ExplanationText formats an explanation as text. Text of a container or the runtime can't
-// start a line of it and can't contain control characters for a terminal.
+// ExplanationText formats an explanation as text. Text from a container or the runtime
+// can't start a new line in the result, and its control characters are replaced by
+// spaces.
 func ExplanationText(e Explanation) string {
 	var b strings.Builder
 	state := e.Pod.State
@@ -17,7 +18,7 @@ func ExplanationText(e Explanation) string {
 		state += " (" + s + ")"
 	}
 	b.WriteString(printable.Line(fmt.Sprintf("%s/%s is %s", e.Pod.Namespace, e.Pod.Name, state)))
-	if n := mainContainers(e.Pod); n > 0 { // an invalid manifest has none
+	if n := mainContainers(e.Pod); n > 0 { // an invalid manifest has no containers
 		restarts := "restarts"
 		if e.Pod.Restarts == 1 {
 			restarts = "restart"

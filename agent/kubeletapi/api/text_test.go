@@ -54,7 +54,8 @@ func TestExplanationText_HostileTextBeginsNoLine(t *testing.T) {
 	}
 }
 
-// TestExplanationText_Sections has each section, and leaves out those that are empty.
+// TestExplanationText_Sections checks that the text has each section, and omits empty
+// sections.
 func TestExplanationText_Sections(t *testing.T) {
 	t.Parallel()
 	when := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)

@@ -18,7 +18,8 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 )
 
-// TestClient_TokenOverTLS trusts the CA of a file, and reads the token for each request.
+// TestClient_TokenOverTLS checks that a client trusts the CA in a file, and reads the
+// token for each request.
 func TestClient_TokenOverTLS(t *testing.T) {
 	t.Parallel()
 	var tokens []string
@@ -126,7 +127,7 @@ func TestClient_WatchBreaksAndResumes(t *testing.T) {
 	c := client(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.RawQuery)
 		switch len(asked) {
-		case 1: // it breaks within an event
+		case 1: // the stream breaks within an event
 			_, _ = io.WriteString(w, "{\"number\":1}\n{\"number\":2}\n{\"num")
 			_ = http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)

@@ -1,15 +1,16 @@
-// Package eventlog stores the last events of an agent in memory. Readers can follow them.
+// Package eventlog stores the last events of an agent in memory. Readers can follow the
+// events.
 //
 // # What it does
 //
-// [Log.AnnotatedEventf] and [Log.Add] add an event. An event that repeats within the window is
-// counted and moves to the end with a new number. [Log.After] returns the events after a
-// number, [Log.Changed] waits for the next event, and [Log.About] returns the events about one
-// object.
+// [Log.AnnotatedEventf] and [Log.Add] add an event. If an equal event was added within the
+// window, the log stores both as one event with a higher count and a new number. [Log.After]
+// returns the events after a number. The channel of [Log.Changed] is closed when the next
+// event is added. [Log.About] returns the events about one object.
 //
 // # What you supply
 //
-// Nothing is required. A Log is an event recorder for an agent, and the Events of a
+// You need to supply nothing. A Log is both the event recorder of an agent and the Events of a
 // kubeletapi.Config:
 //
 //	events := eventlog.New(eventlog.Config{})
@@ -19,9 +20,10 @@
 //
 // # What it guarantees
 //
-//  1. Adding an event never waits for a reader. A reader has no queue, only a number: After
-//     reports to a slow reader that events were deleted before it has read them.
-//  2. Numbers increase by one with each event. Events are ordered by their numbers.
+//  1. Adding an event never waits for a reader. Readers have no queue, only the number of the
+//     last event that they have read. If events are deleted before a slow reader has read
+//     them, After reports this to the reader.
+//  2. The number increases by one with each added event. Events are ordered by their numbers.
 //  3. Memory is limited by [Config].Size.
 //
 // # Goroutines and locking
@@ -36,5 +38,5 @@
 //
 // # Testing your code with it
 //
-// A Log with a fake clock in [Config].Clock is deterministic. Read it with After(0).
+// Set [Config].Clock to a fake clock for deterministic times. After(0) returns all events.
 package eventlog

@@ -25,7 +25,8 @@ const (
 type Config struct {
 	// Size is the maximum number of events. Default: [DefaultSize].
 	Size int
-	// Window is the time within which a repeated event is counted. Default: [DefaultWindow].
+	// Window is the time within which an event that repeats a stored event only increases the
+	// count of that event. Default: [DefaultWindow].
 	Window time.Duration
 	// Clock is the time source. Default: the system clock.
 	Clock clock.PassiveClock
@@ -37,13 +38,13 @@ type Log struct {
 
 	mu      sync.Mutex
 	events  []api.Event
-	newest  map[key]uint64 // the number of the last event with this key
-	number  uint64         // of the last event
+	newest  map[key]uint64 // number of the last event with this key
+	number  uint64         // number of the last event
 	lost    uint64         // the highest deleted number
-	changed chan struct{}  // closed at the next event; nil: no reader is waiting
+	changed chan struct{}  // closed at the next event; nil if no reader has requested it
 }
 
-// key has the fields that are equal if one event repeats another.
+// key has the fields that are equal in an event and its repetition.
 type key struct{ kind, namespace, name, fieldPath, eventType, reason, message string }
 
 // New returns an empty Log.
@@ -56,8 +57,9 @@ func New(cfg Config) *Log {
 	return &Log{cfg: cfg, newest: map[key]uint64{}}
 }
 
-// Add adds an event, and returns it with its Number, Time and Count. A repeated event moves to
-// the end with a new number, so that readers see it again.
+// Add adds an event, and returns the event with its Number, Time and Count. If the event
+// repeats a stored event, it replaces the stored event and gets a new number, so that readers
+// receive the new count.
 func (l *Log) Add(e api.Event) api.Event {
 	now := l.cfg.Clock.Now()
 	l.mu.Lock()
@@ -92,14 +94,16 @@ func (l *Log) deleteOldest() {
 	l.events = slices.Delete(l.events, 0, 1)
 }
 
-// find returns the index of the event with that number. Callers hold mu.
+// find returns the index of the event with the number, or of the first event with a higher
+// number, and whether the event exists. Callers hold mu.
 func (l *Log) find(number uint64) (int, bool) {
 	return slices.BinarySearchFunc(l.events, number, func(e api.Event, n uint64) int { return cmp.Compare(e.Number, n) })
 }
 
-// After returns the events with higher numbers, oldest first, and the number for the next call.
-// Complete reports whether none of these events was deleted before this call. A number above
-// the last one comes from an earlier process and counts as 0. The caller owns the slice.
+// After returns the stored events with numbers above number, oldest first, and the number for
+// the next call. complete is false if an event after number was deleted. A number above the
+// number of the last event comes from an earlier process and counts as 0. The caller owns the
+// slice.
 func (l *Log) After(number uint64) (events []api.Event, next uint64, complete bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +114,7 @@ func (l *Log) After(number uint64) (events []api.Event, next uint64, complete bo
 	return slices.Clone(l.events[i:]), l.number, number >= l.lost
 }
 
-// Changed returns a channel that is closed when an event with a higher number exists.
+// Changed returns a channel that is closed when an event with a number above number exists.
 func (l *Log) Changed(number uint64) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,7 +129,7 @@ func (l *Log) Changed(number uint64) <-chan struct{} {
 	return l.changed
 }
 
-// About returns the last events about an object, newest first, at most limit.
+// About returns at most limit of the last events about an object, newest first.
 func (l *Log) About(kind, namespace, name string, limit int) (events []api.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,8 +144,9 @@ func (l *Log) About(kind, namespace, name string, limit int) (events []api.Event
 	return events
 }
 
-// AnnotatedEventf adds an event about an object reference, as an event recorder for an agent.
-// Annotations are ignored, and so are events about other kinds of objects.
+// AnnotatedEventf adds an event. It makes a Log an event recorder for an agent. The object must
+// be a *corev1.ObjectReference; events about other objects are ignored. Annotations are
+// ignored, too.
 func (l *Log) AnnotatedEventf(object runtime.Object, _ map[string]string, eventtype, reason, messageFmt string, args ...any) {
 	about, ok := object.(*corev1.ObjectReference)
 	if !ok || about == nil {

@@ -135,7 +135,7 @@ func TestLog_ReadersSeeEachEventOnceInOrder(t *testing.T) {
 	readers.Wait()
 }
 
-// The log is compared with a model that keeps everything.
+// The log is compared with a model that stores all events.
 func TestLog_Model(t *testing.T) {
 	t.Parallel()
 	for range 100 {

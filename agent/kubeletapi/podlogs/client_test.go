@@ -8,11 +8,11 @@ import (
 )
 
 // mostOpen is how many files Copy may have open in a root: the container's folder, the
-// file that is read, the last one, and the one that a follower has read.
+// current file, the last file, and the file that a follower has read before.
 const mostOpen = 4
 
-// client is a client that does something between the first piece of an answer and the
-// next, and counts the files in a root that are open when it is written to.
+// client is a writer that calls first between the first and the second Write. Each
+// Write counts the open files in a root.
 type client struct {
 	strings.Builder
 	root  string

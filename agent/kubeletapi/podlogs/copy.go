@@ -15,21 +15,21 @@ type Flusher interface{ Flush() }
 
 // timing has the delays of a follower.
 type timing struct {
-	// linger is how long a file is still read after a newer one exists, because the runtime may
-	// still write its last lines.
+	// linger is how long the follower still reads a file after a newer file exists or the
+	// source has ended, because the runtime may still write the last lines of the file.
 	linger time.Duration
-	// poll is the time between two checks of the log without an event.
+	// poll is the time between two checks of the log if no event arrives.
 	poll time.Duration
 }
 
-// Copy writes the selected part of a log to w. It returns nil when it is complete, or the error
-// that stopped it. If ctx is done, it returns the context's error. A writer that is a [Flusher]
-// is flushed when no more data is available for now.
+// Copy writes the selected part of a log to w. It returns nil when it has written everything,
+// or the error that stopped it. If ctx is done, Copy returns the context's error. If w is a
+// [Flusher], Copy calls Flush when no more data is available for now.
 func Copy(ctx context.Context, w io.Writer, src Source, o Options) error {
 	return copyLog(ctx, w, src, o, timing{linger: time.Second, poll: time.Second})
 }
 
-// errLimit reports that LimitBytes bytes were written.
+// errLimit is returned when LimitBytes bytes were written.
 var errLimit = errors.New("the limit is reached")
 
 func copyLog(ctx context.Context, w io.Writer, src Source, o Options, t timing) error {
@@ -45,7 +45,7 @@ func copyLog(ctx context.Context, w io.Writer, src Source, o Options, t timing) 
 	return c.flush()
 }
 
-// copier is the state of one Copy.
+// copier is the state of one call of Copy.
 type copier struct {
 	ctx     context.Context
 	src     Source
@@ -58,11 +58,11 @@ type copier struct {
 
 	join     *joiner
 	text     []byte // text of the last line
-	from     int64  // lines of the first file that end before this offset are skipped
-	nextFrom int64  // the same for the second file
+	from     int64  // offset in the current file; lines that end before it are skipped
+	nextFrom int64  // from of the next file
 }
 
-// copy copies the existing files, and follows the log if requested.
+// copy copies the existing files and, with Follow, follows the log.
 func (c *copier) copy() error {
 	names, last, first, err := c.open()
 	if err != nil {
@@ -101,8 +101,8 @@ func (c *copier) copy() error {
 	return c.end(split, true)
 }
 
-// open lists the files of the log, opens the last one, and finds the start position. It starts
-// over if files are renamed meanwhile.
+// open lists the files of the log, opens the last file, and finds the start position. If files
+// are renamed during the call, open tries again.
 func (c *copier) open() (names []name, last *logFile, first start, err error) {
 	wanted := func() ([]name, error) {
 		names, err := c.dir.list(c.src.Attempt)
@@ -125,7 +125,7 @@ func (c *copier) open() (names []name, last *logFile, first start, err error) {
 	}
 }
 
-// begin returns the start position.
+// begin returns the position at which copying starts.
 func (c *copier) begin(names []name, last *logFile) (start, error) {
 	if c.options.TailLines != nil {
 		return c.findTail(names, last, *c.options.TailLines)
@@ -135,7 +135,7 @@ func (c *copier) begin(names []name, last *logFile) (start, error) {
 		s.file++
 	}
 	if s.file > 0 && names[s.file-1].attempt == names[s.file].attempt {
-		s.file-- // a line may start there and end in the next file; older lines are skipped
+		s.file-- // a line may start in this file and end in the next file; wants skips older lines
 	}
 	return s, nil
 }
@@ -146,15 +146,15 @@ func (c *copier) tooOld(n name) bool {
 	return err == nil && info.ModTime().Before(c.options.Since)
 }
 
-// upToLast copies all files except the last one. Each file is open only while it is read.
-// before is the file before the first one.
+// upToLast copies all files except the last file. Each file is open only while it is read.
+// before is the key of the file before the first file.
 func (c *copier) upToLast(names []name, before key) error {
 	for len(names) > 1 {
 		l, err := c.dir.open(names[0])
 		if errors.Is(err, fs.ErrNotExist) {
 			became, err := c.dir.renamed(names[0], before)
 			if names = append(became, names[1:]...); err == nil && len(became) == 0 {
-				err = c.unfinished() // the rest of these lines is deleted
+				err = c.unfinished() // the rest of these lines was deleted with the file
 			}
 			if err != nil {
 				return err
@@ -172,8 +172,8 @@ func (c *copier) upToLast(names []name, before key) error {
 	return nil
 }
 
-// whole copies a file that is no longer written to, and closes it. next is the attempt of the
-// next file.
+// whole copies a file to which the runtime no longer writes, and closes the file. next is the
+// attempt of the next file.
 func (c *copier) whole(l *logFile, at int64, next uint32) error {
 	defer func() { _ = l.close() }() // nothing was written
 	defer func() { c.from, c.nextFrom = c.nextFrom, 0 }()
@@ -220,8 +220,8 @@ func (c *copier) drain(split *splitter) error {
 	}
 }
 
-// end copies an incomplete line at the end of a file. If the file is the last one of its
-// attempt, it also copies partial lines, which will never be completed.
+// end copies an incomplete line at the end of a file. If attempt is true, the file is the last
+// file of its attempt. end then also copies partial lines, which will never be completed.
 func (c *copier) end(split *splitter, attempt bool) error {
 	if p, ok := split.remaining(); ok {
 		if err := c.piece(p); err != nil {

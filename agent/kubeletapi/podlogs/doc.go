@@ -2,36 +2,39 @@
 //
 // # What it does
 //
-// [Copy] writes the part of a container's log that [Options] select, starting with the oldest
-// file: rotated files, including compressed ones, and the file that the runtime writes to. With
-// Follow it continues after rotations and restarts of the container, until its [Source] has
-// ended. [ParseLine] parses a line of such a log.
+// [Copy] writes the part of a container's log that [Options] select. It reads the rotated
+// files, compressed or not, from the oldest to the newest, and then the file that the runtime
+// writes to. With Follow, Copy continues after rotations of the log and restarts of the
+// container, until its [Source] has ended. [ParseLine] parses a line of a container's log.
 //
 // # What you supply
 //
-// You supply the directory of all logs, and the container's directory in it. File names are the
-// kubelet's: 3.log is the log of the fourth instance, and 3.log.20060102-150405 and
-// 3.log.20060102-150405.gz are rotated files, as package logrotate names them.
+// You supply the directory of all logs, and the path of the container's directory below it.
+// File names are those of the kubelet and of package logrotate: 3.log is the log of the fourth
+// instance, 3.log.20060102-150405 is a rotated file, and 3.log.20060102-150405.gz is a rotated
+// and compressed file.
 //
 // # What it guarantees
 //
-//  1. Each complete line is written once, in the order of the files, even if the log is rotated
-//     meanwhile. Lines of files that rotation deletes before they were read are missing.
-//  2. Parts of a line that the runtime has split (tag P) are joined, by stream, even across a
-//     rotation. A line of more than a megabyte is written in pieces, each as a line.
-//  3. Only regular files in the container's directory are read, and nothing outside the root,
-//     even if there are symbolic links.
-//  4. Memory does not depend on the size of the log, except for 16 bytes for each line of
-//     TailLines and the names of the files. At most three files are open.
+//  1. Copy writes each complete line once, in the order of the files, even if the log is
+//     rotated during the call. If the rotation deletes a file before Copy has read the file,
+//     its lines are missing.
+//  2. If the runtime has split a line (tag P), Copy joins the parts, separately for each
+//     stream, even across a rotation. Copy splits a line of more than a megabyte into several
+//     lines.
+//  3. Copy only reads regular files in the container's directory, and nothing outside the root,
+//     even if the directories contain symbolic links.
+//  4. The memory use does not depend on the size of the log, except for the file names and
+//     about 40 bytes for each line of TailLines. At most three files are open.
 //  5. Lines that are not valid log lines are ignored.
-//  6. With Follow, a file that is truncated in place is read again from its start. Data written
-//     before the truncation and not read yet is lost.
+//  6. With Follow, Copy reads a file that was truncated in place again from its start. Data
+//     that was written before the truncation and that Copy has not read yet is lost.
 //
 // # Goroutines and locking
 //
-// Copy runs in the caller's goroutine. With Follow it starts one more goroutine for file system
-// events of the kernel, which has ended when Copy returns. Without such events, Copy checks the
-// files once a second.
+// Copy runs in the caller's goroutine. With Follow, it starts a goroutine that receives file
+// system events from the kernel; this goroutine has ended when Copy returns. If no event
+// arrives, Copy checks the files once a second.
 //
 // # Differences from the kubelet
 //

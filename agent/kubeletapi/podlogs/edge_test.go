@@ -14,7 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/podlogs"
 )
 
-// aged sets when a file of a log was last written to.
+// aged sets the modification time of a file of a log.
 func aged(t *testing.T, src podlogs.Source, file string, seconds int) {
 	t.Helper()
 	require.NoError(t, os.Chtimes(filepath.Join(src.Root, src.Dir, file), time.Time{}, at(seconds)))
@@ -166,7 +166,7 @@ func TestCopy_LinksAmongRotatedFilesAreNotRead(t *testing.T) {
 		require.Empty(t, b.String())
 	}
 	require.Equal(t, "two\n", read(t, src, podlogs.Options{TailLines: new(int64(1))}))
-	// The line before it may have begun there: it is not looked at.
+	// The previous line may start in the older file, which must not be read.
 	require.NoError(t, os.WriteFile(filepath.Join(src.Root, src.Dir, "0.log"), []byte(line("2 err P two")), 0o600))
 	require.Equal(t, "two\n", read(t, src, podlogs.Options{TailLines: new(int64(0))}))
 }

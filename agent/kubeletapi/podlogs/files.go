@@ -19,7 +19,7 @@ import (
 const (
 	stampFormat = "20060102-150405"
 	compressed  = ".gz"
-	// present is the stamp of the file that is written to. It sorts after all others.
+	// present is the stamp of the file that the runtime writes to. It sorts after all times.
 	present = "~"
 )
 
@@ -33,7 +33,7 @@ func (k key) compare(other key) int {
 	return cmp.Or(cmp.Compare(k.attempt, other.attempt), strings.Compare(k.stamp, other.stamp))
 }
 
-// name is a file of a log.
+// name is the parsed name of a file of a log.
 type name struct {
 	key
 	file string
@@ -54,15 +54,16 @@ func parseName(file string) (name, bool) {
 	rest, n.gzip = strings.CutSuffix(rest, compressed)
 	stamp, ok := strings.CutPrefix(rest, ".")
 	if _, err := time.Parse(stampFormat, stamp); !ok || err != nil || len(stamp) != len(stampFormat) {
-		return name{}, false // a file that is being compressed, or not a log file
+		return name{}, false // the temporary file of a compression, or not a log file
 	}
 	n.stamp = stamp
 	return n, true
 }
 
-// sortNames returns the files of a log among the names, in order. If a file exists both
-// compressed and uncompressed, only the uncompressed one is returned: the compressed one may be
-// half written. Rotation deletes the uncompressed file last.
+// sortNames returns the log files among files, oldest first. If a file exists both compressed
+// and uncompressed, sortNames returns only the uncompressed file, because the compressed file
+// may be half written. Rotation deletes the uncompressed file when the compressed file is
+// complete.
 func sortNames(files []string) []name {
 	byKey := map[key]name{}
 	for _, f := range files {
@@ -79,7 +80,7 @@ func sortNames(files []string) []name {
 	return names
 }
 
-// folder is the folder of a container's logs. Paths can't leave it.
+// folder is the folder of a container's logs. All paths are resolved inside the folder.
 type folder struct{ root *os.Root }
 
 func openFolder(src Source) (folder, error) {
@@ -105,7 +106,7 @@ func noLog(err error) error {
 // close closes the folder.
 func (f folder) close() { _ = f.root.Close() }
 
-// list returns the files of the given attempt and later ones.
+// list returns the files of the given attempt and of later attempts.
 func (f folder) list(attempt uint32) ([]name, error) {
 	dir, err := f.root.Open(".")
 	if err != nil {
@@ -119,7 +120,7 @@ func (f folder) list(attempt uint32) ([]name, error) {
 	return slices.DeleteFunc(sortNames(files), func(n name) bool { return n.attempt < attempt }), nil
 }
 
-// open opens a file of the log, even if it was compressed after it was listed.
+// open opens a file of the log, even if the file was compressed after it was listed.
 func (f folder) open(n name) (*logFile, error) {
 	file, err := safeopen.File(f.root, n.file)
 	if errors.Is(err, fs.ErrNotExist) && n.stamp != present && !n.gzip {
@@ -136,18 +137,19 @@ func (f folder) open(n name) (*logFile, error) {
 	return l, nil
 }
 
-// tries is how often opening is repeated when files are renamed meanwhile.
+// tries is the maximum number of attempts to open the log while files are renamed.
 const tries = 10
 
-// errMoved reports a rotation during an operation.
+// errMoved is returned if the log was rotated during an operation.
 var errMoved = errors.New("the log was rotated too often while it was being opened")
 
-// isMoved reports whether err was caused by a rotation, which may also appear as a missing
-// file.
+// isMoved reports whether a rotation may have caused err. A missing file may be the result of a
+// rotation, too.
 func isMoved(err error) bool { return errors.Is(err, errMoved) || errors.Is(err, fs.ErrNotExist) }
 
-// openLast opens the last listed file. The list and the open file are consistent: a file that
-// is renamed meanwhile is missing in the list or listed twice, which a second list detects.
+// openLast opens the last listed file. It guarantees that the list and the open file are
+// consistent: if a file is renamed during the call, the file may be missing in the list or
+// listed twice. A second list detects this.
 func (f folder) openLast(list func() ([]name, error)) (names []name, last *logFile, err error) {
 	names, err = list()
 	if err != nil || len(names) == 0 {
@@ -170,8 +172,9 @@ func (f folder) openLast(list func() ([]name, error)) (names []name, last *logFi
 	return names, last, nil
 }
 
-// renamed returns the new files of a missing one, without those up to a key. The result is
-// empty if the file was removed. Only the file that the runtime writes to is ever renamed.
+// renamed returns the rotated files that the content of a missing file is in, except files up
+// to the key upTo, which were read before. The result is empty if the file was removed. Only
+// the file that the runtime writes to is ever renamed.
 func (f folder) renamed(missing name, upTo key) ([]name, error) {
 	if missing.stamp != present {
 		return nil, nil
@@ -190,7 +193,7 @@ type logFile struct {
 	name
 	file *os.File
 	info os.FileInfo // when it was opened
-	// before is the file that preceded it at that time.
+	// before is the key of the file that preceded this file at that time.
 	before key
 }
 
@@ -226,7 +229,7 @@ func (u unzipped) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// wasTruncated reports whether the file is now shorter than what was read of it.
+// wasTruncated reports whether the file is now shorter than the part that was read.
 func (l *logFile) wasTruncated(read *splitter) bool {
 	info, err := l.file.Stat()
 	return err == nil && !l.gzip && info.Size() < read.at
@@ -238,8 +241,8 @@ func (l *logFile) has(f folder, n name) bool {
 	return err == nil && os.SameFile(info, l.info)
 }
 
-// compressedTo reports whether n is the compressed copy of this open file. Compression keeps
-// the modification time.
+// compressedTo reports whether n is the compressed copy of this open file. The copy has the
+// modification time of the original.
 func (l *logFile) compressedTo(f folder, n name) bool {
 	info, err := f.root.Lstat(n.file)
 	if err != nil || !n.gzip || l.gzip {

@@ -10,7 +10,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// follow continues a file that was read to its end, and closes it.
+// follow copies later lines of the file current, which was read to its end, and of later
+// files. It closes the file that it reads last.
 func (c *copier) follow(current *logFile, split *splitter) (err error) {
 	defer func() { _ = current.close() }() // nothing was written
 	events, lost, stop := c.watch()
@@ -18,7 +19,7 @@ func (c *copier) follow(current *logFile, split *splitter) (err error) {
 	poll := clock.RealClock{}.NewTicker(c.timing.poll)
 	defer poll.Stop()
 	for rescan, lingered := true, false; ; {
-		ended := c.src.Ended != nil && c.src.Ended() // data written before is read below
+		ended := c.src.Ended != nil && c.src.Ended() // what the runtime wrote before this call is read below
 		if err := errors.Join(c.drain(split), c.flush()); err != nil {
 			return err
 		}
@@ -51,7 +52,7 @@ func (c *copier) follow(current *logFile, split *splitter) (err error) {
 	}
 }
 
-// await returns when the log may have changed, and reports whether a file may have been
+// await waits until the log may have changed. It reports whether a file may have been
 // created.
 func (c *copier) await(poll <-chan time.Time, events <-chan fsnotify.Event, lost <-chan error) (rescan bool, err error) {
 	select {
@@ -66,8 +67,9 @@ func (c *copier) await(poll <-chan time.Time, events <-chan fsnotify.Event, lost
 	return true, nil
 }
 
-// watch returns the events of the directory, and a channel that reports lost events. Without
-// kernel events, the follower polls.
+// watch returns the file system events of the directory, and a channel that reports lost
+// events. Both channels are nil if the kernel provides no events; the follower then only
+// polls.
 func (c *copier) watch() (events <-chan fsnotify.Event, lost <-chan error, stop func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -81,7 +83,7 @@ func (c *copier) watch() (events <-chan fsnotify.Event, lost <-chan error, stop 
 	return watcher.Events, watcher.Errors, stop
 }
 
-// pause waits for the last writes of the runtime to a file.
+// pause waits until the runtime has probably written the last lines of a file.
 func (c *copier) pause() error {
 	timer := clock.RealClock{}.NewTimer(c.timing.linger)
 	defer timer.Stop()
@@ -93,7 +95,8 @@ func (c *copier) pause() error {
 	}
 }
 
-// advance reads the rest of a file and the files after it, and returns the last one.
+// advance copies the rest of the file current and the later files. It returns the last file
+// and its splitter.
 func (c *copier) advance(current *logFile, split *splitter, later successors) (*logFile, *splitter, error) {
 	c.from, c.nextFrom = 0, 0
 	if err := errors.Join(c.pause(), c.drain(split), c.end(split, later.names[0].attempt != current.attempt)); err != nil {
@@ -111,11 +114,11 @@ func (c *copier) advance(current *logFile, split *splitter, later successors) (*
 // successors are the files after a file of the log.
 type successors struct {
 	names  []name
-	last   *logFile // the last of them, the only open one
+	last   *logFile // the last of these files, the only open file
 	before key      // key of the file before the first
 }
 
-// later returns the files after a file of the log, even if that file was renamed.
+// later returns the files after the file current, even if current was renamed.
 func (c *copier) later(current *logFile) (s successors, err error) {
 	list := func() (names []name, err error) {
 		names, s.before, err = c.listLater(current)
@@ -132,7 +135,8 @@ func (c *copier) later(current *logFile) (s successors, err error) {
 	return successors{}, nil // the next check tries again
 }
 
-// listLater lists the files after a file of the log. before is the file that precedes them.
+// listLater lists the files after the file current. before is the key of the file that
+// precedes them.
 func (c *copier) listLater(current *logFile) (names []name, before key, err error) {
 	if names, err = c.dir.list(current.attempt); err != nil {
 		return nil, key{}, err
@@ -143,7 +147,7 @@ func (c *copier) listLater(current *logFile) (names []name, before key, err erro
 			return n.attempt == current.attempt && n.compare(current.before) > 0 && current.compressedTo(c.dir, n)
 		})
 	}
-	if at < 0 { // it was removed: all remaining files are later
+	if at < 0 { // current was removed: all remaining files are later
 		at = slices.IndexFunc(names, func(n name) bool { return n.compare(current.before) > 0 }) - 1
 		if at < -1 {
 			return nil, key{}, nil

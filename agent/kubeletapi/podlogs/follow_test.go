@@ -85,7 +85,7 @@ func newContainer(t *testing.T) *container {
 
 func (c *container) path(name string) string { return filepath.Join(c.src.Root, c.src.Dir, name) }
 
-// create begins a log, or a new file of one.
+// create creates the log file of an instance, or a new file after a rotation.
 func (c *container) create(attempt int) {
 	f, err := os.OpenFile(c.path(fmt.Sprintf("%d.log", attempt)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(c.t, err)
@@ -97,7 +97,8 @@ func (c *container) write(specs ...string) {
 	require.NoError(c.t, err)
 }
 
-// follow follows the container's log until it has ended, and returns what waits for that.
+// follow follows the container's log until the log has ended. It returns a function that waits
+// for the end.
 func (c *container) follow(o podlogs.Options) (*output, func() error) {
 	out, done := newOutput(), make(chan error, 1)
 	o.Follow = true
@@ -130,7 +131,7 @@ func TestFollower_SeesRotationRestartAndEnd(t *testing.T) {
 	so += "late\nof the new file\n"
 	out.await(t, so)
 
-	// The container restarts: what it has not finished, it never will.
+	// The container restarts, so that its partial line will never be completed.
 	c.write("7 out P half a li")
 	require.NoError(t, c.file.Close())
 	c.create(1)
@@ -159,7 +160,7 @@ func TestFollower_StartPosition(t *testing.T) {
 		"limit":  {podlogs.Options{LimitBytes: 16, TailLines: new(int64(2))}, "two\nthree\n", "four\nf"},
 	} {
 		out, wait := c.follow(x.o)
-		<-out.changed // it has read what there is
+		<-out.changed // the follower has read all existing lines
 		out.await(t, x.first)
 		t.Cleanup(func() {
 			require.NoError(t, wait(), name)
@@ -190,7 +191,7 @@ func TestFollower_EndsWithItsContextAndWithTheFolder(t *testing.T) {
 	require.Equal(t, "one\ntwo\n", out.String())
 }
 
-// runtime reopens the log of the one container there is.
+// reopener is a runtime that reopens the log of its only container.
 type reopener struct{ reopen func() error }
 
 func (r reopener) ListContainers(context.Context, *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
@@ -203,13 +204,13 @@ func (r reopener) ContainerStatus(context.Context, string, bool) (*runtimeapi.Co
 
 func (r reopener) ReopenContainerLog(context.Context, string) error { return r.reopen() }
 
-// A container writes as fast as it can while its log is rotated again and again, and restarts.
-// The follower gets each line once and in order.
+// A container writes as fast as possible while its log is rotated repeatedly, and restarts.
+// The follower writes each line once and in order.
 func TestFollower_LosesNoLineInRotations(t *testing.T) {
 	t.Parallel()
 	c := newContainer(t)
 	const lines, restarts = 6000, 3
-	var mu sync.Mutex // the runtime's, of the file that it writes to
+	var mu sync.Mutex // guards the file to which the runtime writes
 	attempt := 0
 	rotator, err := logrotate.New(logrotate.Config{
 		Runtime: reopener{func() error {

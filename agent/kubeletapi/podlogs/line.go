@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// errNoLine reports that data is not a line of a log.
+// errNoLine is returned for data that is not a line of a container's log.
 var errNoLine = errors.New("not a line of a container's log")
 
-// Line is a line of a log, or a part of a line.
+// Line is a line of a log, or a part of a line that the runtime has split.
 type Line struct {
-	// Time is when the line was written.
+	// Time is when the runtime wrote the line.
 	Time time.Time
 	// Stream is Stdout or Stderr.
 	Stream Stream
-	// Partial reports whether the line continues in the next line of the stream.
+	// Partial reports whether the text continues in the next line of the same stream.
 	Partial bool
-	// Text is the rest of the line without the newline. It is a part of the argument of
-	// ParseLine.
+	// Text is the text of the container without the newline. It shares memory with the
+	// argument of ParseLine.
 	Text []byte
 }
 
@@ -26,15 +26,15 @@ type Line struct {
 //
 //	2006-01-02T15:04:05.000000000Z stdout F text
 //
-// with or without a newline. Tags after the first are ignored, as in the kubelet. Text shares
-// memory with line.
+// with or without a newline. Tags after the first tag are ignored, as in the kubelet. Text
+// shares memory with line.
 func ParseLine(line []byte) (Line, error) {
 	stamp, rest, ok := bytes.Cut(bytes.TrimSuffix(line, []byte("\n")), []byte(" "))
 	if !ok {
 		return Line{}, errNoLine
 	}
 	var l Line
-	if err := l.Time.UnmarshalText(stamp); err != nil { // allocates nothing
+	if err := l.Time.UnmarshalText(stamp); err != nil { // unlike time.Parse, this allocates nothing
 		return Line{}, errNoLine
 	}
 	stream, rest, ok := bytes.Cut(rest, []byte(" "))

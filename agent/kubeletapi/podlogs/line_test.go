@@ -54,13 +54,13 @@ func FuzzParseLine(f *testing.F) {
 			return
 		}
 		if _, offset := l.Time.Zone(); max(offset, -offset)/3600 > 24 {
-			return // package time reads 24:60, and writes it as 25:00, which it does not read
+			return // package time parses the offset 24:60, but formats it as 25:00, which it can't parse
 		}
 		tag := "F"
 		if l.Partial {
 			tag = "P"
 		}
-		// What it says makes a line that says the same.
+		// The formatted line is parsed to the same values.
 		again, err := podlogs.ParseLine(fmt.Appendf(nil, "%s %s %s %s\n", l.Time.Format(time.RFC3339Nano), l.Stream, tag, l.Text))
 		require.NoError(t, err)
 		require.True(t, l.Time.Equal(again.Time))

@@ -10,27 +10,28 @@ import (
 // maxLineBytes is the maximum size of a line in memory. Longer lines are split.
 const maxLineBytes = 1 << 20
 
-// piece is a line of a file, or a part of a line that is too long.
+// piece is a line of a file, or a part of a line that is longer than maxLineBytes.
 type piece struct {
 	data        []byte // valid until the next piece; includes the newline if it is the last piece of a line
 	begin, end  int64  // offsets in the uncompressed file
-	first, last bool   // first or last piece of its line
+	first, last bool   // whether this is the first or the last piece of its line
 }
 
-// splitter reads a file line by line. It can continue when the file has grown.
+// splitter reads a file line by line. After io.EOF, the caller can continue when the file has
+// grown.
 type splitter struct {
 	reader  *bufio.Reader
 	at      int64  // offset of the next piece
 	pending []byte // start of an incomplete line
-	inside  bool   // a piece of the current line was returned already
+	inside  bool   // next has already returned a piece of the current line
 }
 
 func newSplitter(r io.Reader, at int64) *splitter {
 	return &splitter{reader: bufio.NewReaderSize(r, 64<<10), at: at}
 }
 
-// next returns the next line that ends with a newline, or io.EOF if no complete line
-// exists yet.
+// next returns the next line that ends with a newline, or a piece of a line that is too long.
+// It returns io.EOF if the rest of the file is an incomplete line.
 func (s *splitter) next() (piece, error) {
 	for {
 		data, err := s.reader.ReadSlice('\n')
@@ -49,7 +50,7 @@ func (s *splitter) next() (piece, error) {
 	}
 }
 
-// remaining returns the data after the last newline.
+// remaining returns the data after the last newline, if any.
 func (s *splitter) remaining() (piece, bool) {
 	if len(s.pending) == 0 {
 		return piece{}, false
@@ -64,16 +65,16 @@ func (s *splitter) nextPiece(data []byte, last bool) piece {
 	return p
 }
 
-// joined is a line of a container, joined from its parts.
+// joined is a line that a container has written, joined from its parts.
 type joined struct {
 	Line
-	begin, end int64 // start of its first part, end of its last part
+	begin, end int64 // offsets of the start of the first part and the end of the last part
 }
 
-// joiner joins the parts of lines, by stream.
+// joiner joins the parts of lines, separately for each stream.
 type joiner struct {
 	open map[Stream]*joined // incomplete lines
-	// inside is the log line to which the next piece belongs. known reports whether it is
+	// inside is the log line to which the next piece belongs. known reports whether inside is
 	// valid.
 	inside Line
 	known  bool
@@ -81,8 +82,8 @@ type joiner struct {
 
 func newJoiner() *joiner { return &joiner{open: map[Stream]*joined{}} }
 
-// add adds a piece of a file and returns the line that it completes, if any. The line's text is
-// valid until the next call.
+// add adds a piece of a file. If the piece completes a line, add returns the line and true. The
+// text of the line is valid until the next call.
 func (j *joiner) add(p piece) (joined, bool) {
 	if p.first {
 		l, err := ParseLine(p.data)
@@ -115,7 +116,7 @@ func (j *joiner) add(p piece) (joined, bool) {
 	return *part, true
 }
 
-// remaining returns the partial lines that will never be completed.
+// remaining returns and forgets the incomplete lines, for a log that has ended.
 func (j *joiner) remaining() (lines []joined) {
 	for _, s := range []Stream{Stdout, Stderr} {
 		if part := j.open[s]; part != nil {

@@ -72,7 +72,8 @@ func TestCopy_RotatedWhileAClientReads(t *testing.T) {
 				require.NoError(t, os.WriteFile(path("0.log"), []byte(line("6 out F new")), 0o600))
 				info, err := os.Lstat(path("0.log"))
 				require.NoError(t, err)
-				// An age that they have in common does not make them one.
+				// Files with the same modification time are still different
+				// files.
 				require.NoError(t, os.Chtimes(path(rotatedName(0, 3)+".gz"), time.Time{}, info.ModTime()))
 				over.Store(true)
 			}}

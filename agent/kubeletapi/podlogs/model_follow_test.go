@@ -25,7 +25,7 @@ func TestFollower_Model(t *testing.T) {
 			out, wait := w.follow(podlogs.Options{Timestamps: true})
 			for range 150 {
 				w.step()
-				if w.r.IntN(10) == 0 { // else it does not keep up
+				if w.r.IntN(10) == 0 { // so that the follower keeps up
 					out.await(t, modelCopy(w.written(), podlogs.Options{Timestamps: true}))
 				}
 			}
@@ -45,7 +45,7 @@ type randomWriter struct {
 	files   []modelFile
 }
 
-// written returns the lines that are whole by now.
+// written returns the complete lines written so far.
 func (w *randomWriter) written() (lines []modelLine) {
 	for _, l := range modelLines(w.files) {
 		if !l.open || l.attempt < w.attempt {
@@ -85,8 +85,8 @@ func (w *randomWriter) step() {
 	}
 }
 
-// compress compresses a rotated file as the rotation does: the new file gets the age of the old
-// one, which goes last.
+// compress compresses a rotated file as the rotation does: the new file gets the modification
+// time of the old file, which is removed last.
 func compress(c *container, name, text string) {
 	info, err := os.Stat(c.path(name))
 	require.NoError(c.t, err)
@@ -165,7 +165,8 @@ func TestFollower_RestartsWithoutOutput(t *testing.T) {
 	}
 	c.write("4 out F two")
 	out.await(t, "one\nnever whole\ntwo\n")
-	// What belongs to somebody else does not end or restart it.
+	// Files that do not belong to the log, or to an earlier instance, do not end or restart the
+	// follower.
 	require.NoError(t, os.WriteFile(c.path("2.log.bak"), []byte(line("5 out F copy")), 0o600))
 	require.NoError(t, os.WriteFile(c.path("1.log"), []byte(line("5 out F late")), 0o600))
 	c.over.Store(true)
@@ -173,8 +174,7 @@ func TestFollower_RestartsWithoutOutput(t *testing.T) {
 	require.Equal(t, "one\nnever whole\ntwo\n", out.String())
 }
 
-// A line that started before the follower did, in the same or an older file, is written
-// completely.
+// A line that started before the follower, in the same or an older file, is written completely.
 func TestFollower_TailWithinALine(t *testing.T) {
 	t.Parallel()
 	c := newContainer(t)
@@ -220,7 +220,7 @@ func TestFollower_EndsDuringARotation(t *testing.T) {
 	}
 }
 
-// stubborn is an output that fails from some time on.
+// stubborn is a writer that fails from some point on.
 type stubborn struct {
 	*output
 	fail chan struct{}

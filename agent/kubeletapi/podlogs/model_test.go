@@ -23,7 +23,7 @@ type modelFile struct {
 	text    string
 }
 
-// modelLine is a line of a container that is put together.
+// modelLine is a line of a container, joined from its parts.
 type modelLine struct {
 	attempt uint32
 	seconds int
@@ -32,11 +32,11 @@ type modelLine struct {
 	open    bool // the end is missing, so that it does not count in TailLines
 }
 
-// modelLog makes random lines whose times rise. No line spans three files.
+// modelLog creates random lines with rising times. No line spans three files.
 type modelLog struct {
 	r       *rand.Rand
 	seconds int
-	open    map[string]int // the streams with an open line, and the file where it began
+	open    map[string]int // streams with an incomplete line, with the index of the file in which the line starts
 }
 
 // files returns the files of a log of up to three instances, oldest first.
@@ -67,7 +67,7 @@ func (m *modelLog) files() (all []modelFile) {
 	return all
 }
 
-// line returns a line of file n: a whole one, a part of one, or something else.
+// line returns a line of file n: a complete line, a part of a line, or an invalid line.
 func (m *modelLog) line(n int) string {
 	if m.r.IntN(12) == 0 {
 		return []string{"\n", "no line of a log\n", "\x00\x00\x00\n"}[m.r.IntN(3)]
@@ -83,14 +83,14 @@ func (m *modelLog) part(stream, tag string, n int) string {
 		m.open[stream] = n
 	}
 	text := fmt.Sprintf("%d%s.", m.seconds, strings.Repeat("x", m.r.IntN(4)))
-	// The first look at the end of a file is not behind a line that goes on at the end.
+	// The first window of tailOf must not start after the start of an incomplete line.
 	if tag == "F" && len(m.open) == 0 && m.r.IntN(12) == 0 {
 		text += strings.Repeat("y", 10_000+m.r.IntN(60_000))
 	}
 	return line(fmt.Sprintf("%d %s %s %s", m.seconds, stream, tag, text))
 }
 
-// lineReader puts the lines of files together.
+// lineReader joins the parts of lines.
 type lineReader struct {
 	lines []modelLine
 	open  map[podlogs.Stream]*modelLine
@@ -133,8 +133,8 @@ func (r *lineReader) add(attempt uint32, text string) {
 	}
 }
 
-// modelCopy returns what Copy writes of the lines: those that count from the end on, and what
-// the last instance has not finished.
+// modelCopy returns what Copy writes for the lines: the selected last lines, and the incomplete
+// lines of the last instance.
 func modelCopy(lines []modelLine, o podlogs.Options) string {
 	left := int64(len(lines))
 	if o.TailLines != nil {
@@ -196,7 +196,8 @@ func writeModel(t *testing.T, r *rand.Rand, files []modelFile) podlogs.Source {
 	return src
 }
 
-// TestCopy_Model compares Copy with a model that reads all files and selects then.
+// TestCopy_Model compares Copy with a model that first reads all files and then selects the
+// lines.
 func TestCopy_Model(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -213,8 +214,9 @@ func TestCopy_Model(t *testing.T) {
 			require.NoError(t, podlogs.CopyFast(t.Context(), &got, src, o))
 			wants := []string{modelCopy(lines, o)}
 			if o.TailLines != nil && !o.Since.IsZero() {
-				// A line counts for its part in the file where it ends. If it began before
-				// Since in the file before, it is left out, at most one of each stream.
+				// Copy counts a line by its part in the file in which the line ends. If the
+				// line starts in the previous file and before Since, Copy counts the line but
+				// does not write it. This can happen to one line of each stream.
 				for less := range min(*o.TailLines, 2) {
 					fewer := o
 					fewer.TailLines = new(*o.TailLines - less - 1)

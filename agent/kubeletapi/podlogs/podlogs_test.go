@@ -24,7 +24,7 @@ func at(seconds int) time.Time {
 	return time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC).Add(time.Duration(seconds) * time.Second)
 }
 
-// line is a line of a log: spec is such as "5 out P text".
+// line returns a line of a log for a spec such as "5 out P text".
 func line(spec string) string {
 	var seconds int
 	var stream, tag string
@@ -54,7 +54,7 @@ func zipped(t *testing.T, text string) string {
 	return b.String()
 }
 
-// logs makes a folder of logs of a container.
+// logs creates a folder with the logs of a container.
 func logs(t *testing.T, files map[string]string) podlogs.Source {
 	t.Helper()
 	src := podlogs.Source{Root: t.TempDir(), Dir: "ns_pod_uid/app"}
@@ -135,7 +135,7 @@ func TestCopy_Options(t *testing.T) {
 // A rotation may come between the parts of a line.
 func TestCopy_TailStartsAtALine(t *testing.T) {
 	t.Parallel()
-	many := strings.Repeat(line("3 err F e"), 5000) // more than is looked at first
+	many := strings.Repeat(line("3 err F e"), 5000) // more than the first window
 	for name, older := range map[string]map[string]string{
 		"plain":      {"0.log.20260102-030405": logText("1 out F a", "2 err P er", "2 out P ou", "3 err F a-err")},
 		"compressed": {"0.log.20260102-030405.gz": zipped(t, logText("1 out F a", "2 err P er", "2 out P ou", "3 err F a-err"))},

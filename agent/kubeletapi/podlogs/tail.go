@@ -10,22 +10,23 @@ import (
 	"slices"
 )
 
-// firstWindow is the size of the end of a file that is searched first for its last lines.
+// firstWindow is the size of the part at the end of a file in which tailOf first searches the last
+// lines.
 const firstWindow = 64 << 10
 
-// start is the position where reading starts.
+// start is the position at which copying starts.
 type start struct {
 	file int   // index of the file
 	at   int64 // offset in the uncompressed file
-	// opened is the file if it is already open and not the last one.
+	// opened is the open file at index file, or nil if that file is not open or is the last file.
 	opened *logFile
-	// from is the end of the first selected line: lines that end before it are skipped. nextFrom is
-	// the same for the next file.
+	// from is the end of the first selected line. Lines that end before from are skipped. nextFrom
+	// is the from of the next file.
 	from, nextFrom int64
 }
 
-// findTail returns the start of the last n selected lines. Each file except the last one, and
-// the one in which the lines start, is open only while it is read.
+// findTail returns the start of the last n selected lines. It closes each file that it opens,
+// except the file in which the lines start.
 func (c *copier) findTail(names []name, last *logFile, n int64) (start, error) {
 	var newer []Stream // streams whose first line in the next file is selected
 	for i, name := range slices.Backward(names) {
@@ -36,7 +37,7 @@ func (c *copier) findTail(names []name, last *logFile, n int64) (start, error) {
 		if i < len(names)-1 {
 			var err error
 			if l, err = c.dir.open(name); errors.Is(err, fs.ErrNotExist) && name.stamp != present {
-				return start{file: i + 1}, nil // rotation has removed it and all older files
+				return start{file: i + 1}, nil // rotation has removed this file and all older files
 			} else if err != nil {
 				return start{}, err
 			}
@@ -59,8 +60,8 @@ func (c *copier) findTail(names []name, last *logFile, n int64) (start, error) {
 	return start{}, nil
 }
 
-// fromBegin moves s to the previous file if selected lines start there: a rotation may separate
-// the parts of a line.
+// fromBegin moves s to the previous file if a selected line starts there, because a rotation may
+// separate the parts of a line.
 func (c *copier) fromBegin(s start, names []name, found tail) start {
 	streams := found.streams()
 	if s.file == 0 || names[s.file-1].attempt != names[s.file].attempt || len(streams) == 0 {
@@ -68,7 +69,7 @@ func (c *copier) fromBegin(s start, names []name, found tail) start {
 	}
 	before, err := c.dir.open(names[s.file-1])
 	if err != nil {
-		return s // use the rest of the line
+		return s // only the rest of the line is copied
 	}
 	at := unended(before, streams, math.MaxInt64)
 	if at == math.MaxInt64 {
@@ -81,13 +82,13 @@ func (c *copier) fromBegin(s start, names []name, found tail) start {
 	return start{file: s.file - 1, at: at, opened: before, from: math.MaxInt64, nextFrom: s.from}
 }
 
-// unended returns the smallest offset of a line of these streams that continues in the next
-// file, or at if that is smaller.
+// unended returns the smallest start offset of the lines of these streams that continue in the next
+// file, or at if at is smaller.
 func unended(l *logFile, streams []Stream, at int64) int64 {
 	for _, stream := range streams {
 		t, err := tailOf(l, 1, func(l Line) bool { return l.Stream == stream })
 		if err != nil {
-			continue // use the rest of the line
+			continue // only the rest of the line is copied
 		}
 		for _, open := range t.open {
 			if open.stream == stream {
@@ -98,24 +99,24 @@ func unended(l *logFile, streams []Stream, at int64) int64 {
 	return at
 }
 
-// tail is the end of a file.
+// tail describes the end of a file.
 type tail struct {
 	lines []span // the last selected lines, oldest first
 	end   int64  // end of the last complete line
 	open  []span // lines that continue after the end
-	other []span // the last line of each stream that is not selected
-	cut   bool   // a relevant line may have started earlier
+	other []span // for each stream, the last line that is not selected
+	cut   bool   // a needed line may start before the part that was read
 }
 
 // span is the position of a line in a file, from its first to its last part.
 type span struct {
 	begin, end int64
 	stream     Stream
-	first      bool // first of its stream; may have started in the previous file
+	first      bool // first line of its stream; may start in the previous file
 }
 
-// streams returns the streams whose first line in the file is one of the last lines or
-// continues after the end.
+// streams returns the streams whose first line in the file is among the last lines, or continues in
+// the next file.
 func (t tail) streams() (all []Stream) {
 	for _, l := range slices.Concat(t.lines, t.open) {
 		if l.first {
@@ -134,15 +135,16 @@ func (t tail) start(file int) start {
 		s.at = min(s.at, l.begin)
 	}
 	for _, l := range t.other {
-		if l.end > s.from { // its rest would be mistaken for a line
+		if l.end > s.from { // without its start, the rest of this line would be mistaken for a line
 			s.at = min(s.at, l.begin)
 		}
 	}
 	return s
 }
 
-// tailOf finds the last lines of a file, at most n. It reads a growing part of its end, so that
-// the cost does not depend on the file size. A compressed file is read completely.
+// tailOf finds at most n last selected lines of a file. It reads a part at the end of the file, and
+// a larger part if the lines are not in it, so that the cost does not depend on the file size. It
+// reads a compressed file completely.
 func tailOf(l *logFile, n int64, wanted func(Line) bool) (tail, error) {
 	r, err := l.reader()
 	if err != nil {
@@ -164,15 +166,15 @@ func tailOf(l *logFile, n int64, wanted func(Line) bool) (tail, error) {
 	}
 }
 
-// scan finds the last lines after an offset. If the offset is not the start of the file, the
-// first line of each stream is skipped, because it may have started earlier.
+// scan finds the last n selected lines after an offset. If the offset is not the start of the file,
+// scan skips the first line of each stream, because the line may start before the offset.
 func scan(r io.Reader, from, n int64, wanted func(Line) bool) (tail, error) {
 	t := tail{end: from}
 	buffered := bufio.NewReader(r)
 	if from > 0 {
 		skipped, err := skipLine(buffered)
 		if err != nil {
-			return t, ignoreEOF(err) // only a part of one line
+			return t, ignoreEOF(err) // r has only a part of one line
 		}
 		from += skipped
 		t.end = from
@@ -211,7 +213,7 @@ func scan(r io.Reader, from, n int64, wanted func(Line) bool) (tail, error) {
 	}
 }
 
-// unfinished returns the data of a file after its last complete line.
+// unfinished returns the incomplete lines at the end of a file.
 func unfinished(split *splitter, join *joiner) (parts []joined) {
 	if p, ok := split.remaining(); ok {
 		if line, ok := join.add(p); ok {
@@ -221,13 +223,14 @@ func unfinished(split *splitter, join *joiner) (parts []joined) {
 	return append(parts, join.remaining()...)
 }
 
-// wasTruncated reports whether the start of a line that ends among the last lines was not read.
+// wasTruncated reports whether a line that ends among or after the last lines may start before the
+// part that was read.
 func (t tail) wasTruncated() bool {
 	return slices.ContainsFunc(t.open, func(l span) bool { return l.first }) ||
 		slices.ContainsFunc(t.other, func(l span) bool { return l.first && len(t.lines) > 0 && l.end > t.lines[0].end })
 }
 
-// skipLine reads to the end of a line and returns the number of bytes.
+// skipLine reads to the end of a line and returns the number of read bytes.
 func skipLine(r *bufio.Reader) (n int64, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -245,7 +248,7 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// lineText appends the output form of a line.
+// lineText appends a line as Copy writes it.
 func lineText(to []byte, l *Line, timestamps bool) []byte {
 	if timestamps {
 		to = append(l.Time.AppendFormat(to, "2006-01-02T15:04:05.000000000Z07:00"), ' ')

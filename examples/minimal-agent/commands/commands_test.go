@@ -58,8 +58,8 @@ func program(server string, stdout, stderr io.Writer) commands.Program {
 	}
 }
 
-// TestCommands shows what each command prints. Directives: main, terminal (of 100
-// by 20), no-color (one of those with NO_COLOR).
+// TestCommands shows the output of each command. Directives: main, terminal (100
+// by 20), no-color (a terminal with NO_COLOR set).
 func TestCommands(t *testing.T) {
 	server := serveAgent(t, agentStatus)
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {

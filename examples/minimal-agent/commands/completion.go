@@ -12,10 +12,10 @@ import (
 )
 
 // completeCommand is the command that the shell scripts call. Its arguments are the words of the
-// command line up to the cursor; it prints the candidates for the last one.
+// command line up to the cursor. It prints the candidates for the last word.
 const completeCommand = "__complete"
 
-// completionTimeout limits how long a shell waits for the names of pods.
+// completionTimeout is the maximum time that a shell waits for the names of pods.
 const completionTimeout = time.Second
 
 func (p Program) completion() command {
@@ -68,7 +68,7 @@ complete -c NAME -a '(__FUNCTION)'
 	}
 }
 
-// candidates returns the completions of the last of words.
+// candidates returns the completions of the last word.
 func (p Program) candidates(ctx context.Context, words []string) []string {
 	word := ""
 	if len(words) > 0 {

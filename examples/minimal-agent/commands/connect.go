@@ -55,7 +55,8 @@ func (o *output) register(flags *flag.FlagSet, formats ...string) {
 	})
 }
 
-// data reports whether the format prints the agent's answer itself, without a table.
+// data reports whether the format prints the agent's response itself, without a
+// table.
 func (o output) data() bool { return o == formatJSON || o == formatYAML }
 
 // printText prints a text from the agent, with control characters replaced by spaces.
@@ -64,7 +65,7 @@ func (p Program) printText(text string) error {
 	return err
 }
 
-// print prints the agent's answer as JSON or YAML.
+// print prints the agent's response as JSON or YAML.
 func (p Program) print(o output, answer any) error {
 	var text []byte
 	var err error

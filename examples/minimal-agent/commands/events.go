@@ -75,7 +75,8 @@ func (p Program) listEvents(ctx context.Context, client *api.Client, q api.Event
 	return nil
 }
 
-// watchEvents prints each event when it arrives, on one line unless the format is YAML.
+// watchEvents prints each event when the event arrives, on one line unless the format
+// is YAML.
 func (p Program) watchEvents(ctx context.Context, client *api.Client, q api.EventsQuery, format output, matches func(api.Event) bool) error {
 	l := p.style()
 	for e, err := range client.Events(ctx, q) {

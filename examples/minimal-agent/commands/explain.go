@@ -49,7 +49,8 @@ func (p Program) explain() command {
 }
 
 // explainPod returns the explanation of the pod that matches arg. If no pod matches, it returns
-// that of the pod's manifest, which may have an error.
+// the explanation for the namespace and name in arg, because the manifest of that pod may have
+// an error.
 func explainPod(ctx context.Context, client *api.Client, arg string) (api.Explanation, error) {
 	pod, err := find(ctx, client, arg)
 	if missing, ok := errors.AsType[*noPodError](err); ok {

@@ -25,7 +25,7 @@ const (
 	dim    colour = "2"
 )
 
-// style is how lines are printed.
+// style contains the colours and the width of printed lines.
 type style struct {
 	colours bool
 	width   int // maximum length of a line; 0 means no limit
@@ -102,7 +102,8 @@ func age(now time.Time, t *time.Time) string {
 	return duration.HumanDuration(now.Sub(*t))
 }
 
-// amount returns a value of an eviction signal, in bytes or as a count, in a short form.
+// amount returns a value of an eviction signal as short text. The value is in bytes or a count,
+// depending on the signal.
 func amount(signal string, n int64) string {
 	if strings.HasPrefix(signal, "pid.") || strings.HasSuffix(signal, "inodesFree") {
 		return count(n)
@@ -133,7 +134,7 @@ func scaled(n, step float64, units []string) string {
 func cores(n float64) string { return fmt.Sprintf("%.0fm", n*1000) }
 
 // bar returns a bar that shows how much of a signal's capacity is used, and its eviction
-// thresholds: [#####-----|--]. A signal that has not been measured has question marks.
+// thresholds: [#####-----|--]. The bar of a signal without a measurement has question marks.
 func bar(s api.Signal, width int) string {
 	if s.Capacity <= 0 || s.Time == nil {
 		return "[" + strings.Repeat("?", width) + "]"

@@ -17,7 +17,7 @@ import (
 
 const hostile = "x\nforged line\r\x1b[2J\u009b31m\u202e\u2028y\u2029\x00\xffz"
 
-// hostileAgent answers with hostile text in every place.
+// hostileAgent serves responses with hostile text in every field.
 func hostileAgent(t *testing.T) string {
 	t.Helper()
 	event := api.Event{Number: 1, Time: now(), Type: "Warning", Reason: hostile, Message: hostile, Kind: "Pod", Namespace: hostile, Name: hostile, Count: 2}

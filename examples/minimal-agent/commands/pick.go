@@ -10,8 +10,9 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// pick returns the pod that arg (NAME or NAMESPACE/NAME) matches: the pod of that name, else the
-// static pod whose manifest has that name, else the only pod whose name has that prefix.
+// pick returns the pod that arg (NAME or NAMESPACE/NAME) matches. It tries, in this order: the
+// pod with that name, the static pod whose manifest has that name, and the only pod whose name
+// begins with that name.
 func pick(status api.Status, arg string) (api.Pod, error) {
 	namespace, name, ok := strings.Cut(arg, "/")
 	if !ok {
@@ -46,8 +47,8 @@ func pick(status api.Status, arg string) (api.Pod, error) {
 	return api.Pod{}, &noPodError{namespace: cmp.Or(namespace, "default"), name: name, text: fmt.Sprintf("pod %q not found: %s", arg, have)}
 }
 
-// noPodError is returned if no pod matches an argument. It has the namespace and name that the
-// argument stands for.
+// noPodError is the error if no pod matches an argument. It has the name in the argument, and
+// the namespace in the argument or the default namespace.
 type noPodError struct{ namespace, name, text string }
 
 func (e *noPodError) Error() string { return e.text }

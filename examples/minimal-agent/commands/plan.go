@@ -16,8 +16,8 @@ func (p Program) gc() command {
 	return p.plan("gc", "show which containers and images would be deleted now, and why", "deletes unused containers and images by itself", (*api.Client).GCPlan)
 }
 
-// plan returns a command that only shows what the agent would do now. The argument itself completes
-// the sentence "the agent ..." for users who leave out --dry-run.
+// plan returns a command that only shows what the agent would do now. If the user omits --dry-run,
+// the error contains the argument itself after the words "the agent".
 func (p Program) plan(name, summary, itself string, ask func(*api.Client, context.Context, api.Form) ([]byte, error)) command {
 	var conn connection
 	var format output

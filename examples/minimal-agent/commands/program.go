@@ -22,20 +22,20 @@ const (
 	ExitUnreachable = 3 // no agent answers
 )
 
-// Program has what the commands need of the process. All fields except Getenv and Terminal are
-// required.
+// Program contains the functions and values that the commands need from the process. All fields
+// except Getenv and Terminal are required.
 type Program struct {
 	Name, Version  string
 	Stdout, Stderr io.Writer
 	Clock          clock.WithTicker
-	// Getenv returns an environment variable. Default: all are empty.
+	// Getenv returns an environment variable. Default: all variables are empty.
 	Getenv func(string) string
 	// Terminal returns the size of the terminal that Stdout writes to. ok is false if Stdout is
 	// not a terminal. Default: not a terminal.
 	Terminal func() (width, height int, ok bool)
-	// Run runs the agent until ctx is done. Errors that are marked by [Usage] cause [ExitUsage].
+	// Run runs the agent until ctx is done. Errors that [Usage] has marked cause [ExitUsage].
 	Run func(ctx context.Context, args []string) error
-	// RunFlags returns the names of Run's flags.
+	// RunFlags returns the names of the flags that Run accepts.
 	RunFlags func() []string
 	// Dump returns the configuration that Run would use with args.
 	Dump func(args []string) ([]byte, error)
@@ -62,9 +62,9 @@ type command struct {
 	name    string
 	args    string // the arguments, as shown in the help
 	summary string // the one-line help
-	// flags defines the command's flags. Nil means none.
+	// flags defines the command's flags. Nil means that the command has no flags.
 	flags func(*flag.FlagSet)
-	// complete returns the candidates for the argument after args. Nil means none.
+	// complete returns the candidates for the argument after args. Nil means no candidates.
 	complete func(ctx context.Context, args []string) []string
 	run      func(ctx context.Context, args []string) error
 	// raw passes all arguments to run, including flags.

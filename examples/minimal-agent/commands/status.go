@@ -103,7 +103,7 @@ func podsLine(pods []api.Pod) string {
 	return strings.TrimSuffix(fmt.Sprintf("%d: %s", len(pods), strings.Join(parts, ", ")), ": ")
 }
 
-// managers adds a row for each manager that fails, and one row for all others.
+// managers adds a row for each manager that fails, and one row for all other managers.
 func managers(t *table, s api.Status) {
 	var healthy []string
 	for _, m := range s.Managers {
@@ -111,7 +111,7 @@ func managers(t *table, s api.Status) {
 		case !m.OK:
 			t.row(red, "FAILED", m.Name+": "+m.Message)
 		case len(s.Problems) > 0 && m.Message == strings.Join(s.Problems, "; "):
-			healthy = append(healthy, m.Name+" ("+plural(len(s.Problems), "problem")+")") // the problems have rows of their own
+			healthy = append(healthy, m.Name+" ("+plural(len(s.Problems), "problem")+")") // the problems have their own rows
 		case m.Message != "":
 			healthy = append(healthy, m.Name+" ("+m.Message+")")
 		default:
@@ -123,8 +123,8 @@ func managers(t *table, s api.Status) {
 	}
 }
 
-// showSignals prints the eviction signals. Signals without a value are listed by name only, unless
-// all is true.
+// showSignals prints the eviction signals. For signals without a value, it prints only the names,
+// unless all is true.
 func showSignals(out io.Writer, l style, s api.Status, all bool) {
 	if len(s.Signals) == 0 {
 		return
@@ -160,7 +160,7 @@ func showSignals(out io.Writer, l style, s api.Status, all bool) {
 	}
 }
 
-// showPods prints the pods that are not healthy, or all pods.
+// showPods prints the pods that are not healthy. If all is true, it prints all pods.
 func showPods(out io.Writer, l style, s api.Status, all bool) {
 	var shown []api.Pod
 	for _, pod := range s.Pods {
@@ -180,8 +180,8 @@ func isHealthy(p api.Pod) bool {
 	return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodRunning && p.State == string(corev1.PodRunning) && p.Ready >= containersOf(p)
 }
 
-// containersOf returns the number of regular and sidecar containers of a pod, which its readiness
-// counts.
+// containersOf returns the number of regular and sidecar containers of a pod. api.Pod.Ready counts
+// the same kinds of containers.
 func containersOf(p api.Pod) (n int) {
 	for _, c := range p.Containers {
 		if c.Kind == "main" || c.Kind == "sidecar" {

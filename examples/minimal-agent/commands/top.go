@@ -65,9 +65,9 @@ func (p Program) top() command {
 	}
 }
 
-// repaint shows the text that render returns, and renders it again every interval until ctx is
-// done. It returns an error only if the first call of render fails. If a later call fails, for
-// example because the agent restarts, it shows the error and the previous text.
+// repaint prints the text that render returns. It calls render again every interval until ctx
+// is done. It returns an error only if the first call of render fails. If a later call fails,
+// for example because the agent restarts, repaint prints the error and the previous text.
 func (p Program) repaint(ctx context.Context, every time.Duration, render func() (string, error)) error {
 	text, err := render()
 	if err != nil {
@@ -106,7 +106,7 @@ func (p Program) screen(text string) string {
 	return home + strings.Join(lines, clearLine+"\n") + clearLine + "\n" + clearBelow
 }
 
-// topText returns the output of top. Lines are cut to the width of the terminal.
+// topText returns the output of top. It cuts lines to the width of the terminal.
 func (p Program) topText(s api.Status, order func(a, b api.Pod) int) string {
 	var out bytes.Buffer
 	l := p.screenStyle()

@@ -12,8 +12,9 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// DemoNode returns the configuration of the embedded runtime: it has the images of the sample pods,
-// simulates a pull of any other image, and writes container logs to files as a runtime does.
+// DemoNode returns the configuration of the embedded runtime. The runtime has the images of the
+// sample pods, simulates a pull of any other image, and writes container logs to files like a real
+// runtime.
 func DemoNode() fakecri.Config {
 	return fakecri.Config{
 		Images:    fakecri.DemoImages(),
@@ -25,8 +26,8 @@ func DemoNode() fakecri.Config {
 
 // serveEmbedded starts the embedded runtime on a temporary socket and returns its endpoint.
 func (m *Machine) serveEmbedded(ctx context.Context) (string, error) {
-	// The pods' addresses exist in memory only. On the host's network they may belong to other
-	// hosts.
+	// The pods' addresses exist in memory only. On the host's network, other hosts may have the
+	// same addresses.
 	network := new(fakecri.Network)
 	cfg := DemoNode()
 	cfg.Listen, cfg.PodNetwork = network.Listen, netip.MustParsePrefix("10.88.0.0/16")
@@ -50,7 +51,8 @@ func (m *Machine) serveEmbedded(ctx context.Context) (string, error) {
 }
 
 // ListenTemporary listens on a unix socket in a new temporary folder, and returns a function that
-// removes the folder. The agent's folder is not used, because the path of a socket must be short.
+// removes the folder. It does not use the agent's folder, because the path of a socket must be
+// short.
 func ListenTemporary() (_ net.Listener, remove func() error, err error) {
 	dir, err := os.MkdirTemp("", "cri-")
 	if err != nil {

@@ -28,7 +28,8 @@ var wellKnownEndpoints = []string{
 func connect(ctx context.Context, endpoint string, with ...grpc.DialOption) (*cri.Client, *runtimeapi.VersionResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	// Dial the socket first: if no runtime listens, this error is clearer than that of gRPC.
+	// Dial the socket first: if no runtime listens, the error of the dial is clearer than
+	// the error of gRPC.
 	probe, err := new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(endpoint, "unix://"))
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the CRI runtime at %s: %w", endpoint, err)

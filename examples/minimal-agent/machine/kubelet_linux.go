@@ -37,9 +37,9 @@ func checkNoKubelet(proc, socket string) error {
 	return nil
 }
 
-// kubeletEndpoint returns the runtime endpoint of a kubelet with this command line: that
-// of its flag, else of its configuration file, else the default. root is the kubelet's
-// root directory.
+// kubeletEndpoint returns the runtime endpoint of a kubelet with this command line. It is
+// the value of the flag if the flag is set, otherwise the value in the kubelet's
+// configuration file, otherwise the default. root is the kubelet's root directory.
 func kubeletEndpoint(root string, args []string) string {
 	if e := flagValue(args, "container-runtime-endpoint"); e != "" {
 		return e
@@ -73,8 +73,8 @@ func flagValue(args []string, name string) string {
 	return value
 }
 
-// sameFile reports whether two paths lead to the same file, as /var/run and /run do on
-// most hosts.
+// sameFile reports whether two paths lead to the same file. On most hosts, for example,
+// /var/run and /run lead to the same folder.
 func sameFile(a, b string) bool {
 	fa, errA := os.Stat(a)
 	fb, errB := os.Stat(b)

@@ -1,5 +1,5 @@
-// Package machine opens what minimal-agent runs on: a CRI runtime, which may be simulated in
-// memory, the folder for the agent's files, and the capabilities of the host.
+// Package machine opens the resources that minimal-agent needs: a CRI runtime, which may be
+// simulated in memory, the folder for the agent's files, and the capabilities of the host.
 package machine
 
 import (
@@ -26,9 +26,11 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// Machine is what the agent runs on. Create it with [Open]. Its fields do not change later.
+// Machine is the runtime, the folder and the host of the agent. Create it with [Open]. Its fields
+// do not change later.
 type Machine struct {
-	// Runtime is connected to Endpoint. Version is its answer to the first call.
+	// Runtime is a client that is connected to Endpoint. Version is the runtime's response to the
+	// first call.
 	Runtime  *cri.Client
 	Version  *runtimeapi.VersionResponse
 	Endpoint string
@@ -43,18 +45,19 @@ type Machine struct {
 	closers  []func() error   // called in reverse order
 }
 
-// Dependencies has what [Open] needs from the program. All fields except DialOptions are required.
+// Dependencies contains the functions and options that [Open] needs from the program. All fields
+// except DialOptions are required.
 type Dependencies struct {
-	// Print prints a line. Open calls it once, with the runtime that is used.
+	// Print prints a line. Open calls it once, with the name and the endpoint of the runtime.
 	Print func(format string, args ...any)
-	// DialOptions are for the connection to the runtime.
+	// DialOptions are the options of the connection to the runtime.
 	DialOptions []grpc.DialOption
 	Logger      *slog.Logger
 }
 
-// Open creates the agent's folder and connects to the runtime of the settings. The embedded runtime
-// runs until Close. Open returns an error if a kubelet on this host uses the same socket. Errors
-// name the flag or the socket.
+// Open creates the agent's folder and connects to the runtime that the settings name. The embedded
+// runtime runs until Close is called. Open returns an error if a kubelet on this host uses the same
+// socket. Errors name the flag or the socket.
 func Open(ctx context.Context, o settings.Settings, uses Dependencies) (_ *Machine, err error) {
 	m := &Machine{RootDir: o.RootDir, settings: o, log: uses.Logger}
 	defer func() {
@@ -101,8 +104,8 @@ func (m *Machine) Close() error {
 	return errors.Join(errs...)
 }
 
-// openRoot creates the agent's folder. Without --root-dir it is a temporary folder, which Close
-// removes.
+// openRoot creates the agent's folder. If the settings have no root folder, openRoot creates a
+// temporary folder, which Close removes.
 func (m *Machine) openRoot() error {
 	if m.RootDir == "" {
 		dir, err := os.MkdirTemp("", "minimal-agent-")
@@ -123,8 +126,8 @@ func (m *Machine) openRoot() error {
 	return nil
 }
 
-// Host returns the capabilities of this host, or with the embedded runtime those of its simulated
-// host.
+// Host returns the capabilities of this host. With the embedded runtime, it returns the
+// capabilities of the simulated host.
 func (m *Machine) Host() (*host.Host, error) {
 	if m.fake != nil {
 		h := fakehost.New(m.fake)

@@ -29,7 +29,7 @@ type tab struct {
 	mu      sync.Mutex
 	number  int
 	waiting map[int]chan reply
-	trouble []string // errors of its console, its policy and its scripts
+	trouble []string // errors of the tab's console, content security policy and scripts
 }
 
 // reply is an answer or an event.
@@ -48,14 +48,14 @@ const helpers = `function row(name) {
 	return [...document.querySelectorAll("#podTable tbody")].find(n => n.querySelector(".open").innerText.endsWith("/" + name));
 }`
 
-// chromium returns the path of Chromium. It installs it if necessary.
+// chromium returns the path of Chromium. It installs Chromium if necessary.
 var chromium = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("../../../test/testbed/chromium.sh").Output()
 	return strings.TrimSpace(string(out)), err
 })
 
-// openTab starts Chromium with an empty profile and a tab of the given size. It is stopped at
-// the end of the test.
+// openTab starts Chromium with an empty profile and a tab of the given size. It stops
+// Chromium at the end of the test.
 func openTab(t *testing.T, width, height int) *tab {
 	t.Helper()
 	browser, err := chromium()
@@ -65,7 +65,7 @@ func openTab(t *testing.T, width, height int) *tab {
 		"--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage", "--disable-extensions", "--disable-breakpad",
 		"--disable-background-networking", "--disable-component-update", "--hide-scrollbars",
 		"--remote-debugging-port=0", "--user-data-dir="+profile, "about:blank")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that all of its processes can be killed
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the test can kill all processes of Chromium
 	require.NoError(t, cmd.Start())
 	exited := make(chan struct{})
 	go func() { defer close(exited); _ = cmd.Wait() }()
@@ -241,7 +241,7 @@ func (b *tab) shoot(path string, all bool) {
 	require.NoError(b.t, os.WriteFile(path, shot.Data, 0o600))
 }
 
-// complaints returns the errors of the browser since its last call.
+// complaints returns the errors of the browser since the last call of complaints.
 func (b *tab) complaints() (trouble []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

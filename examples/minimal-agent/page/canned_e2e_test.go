@@ -38,7 +38,7 @@ const (
 	hostile = `<script>document.title = "owned"</script><img src=x onerror='document.title="owned"'>` + "\u202e\x1b[31m"
 )
 
-// canned is a server whose answers to /status, /explain and /logs are set by the test.
+// canned is a server. The test sets its responses to /status, /explain and /logs.
 type canned struct {
 	t      *testing.T
 	events *eventlog.Log
@@ -51,9 +51,9 @@ type canned struct {
 	stop   func()
 }
 
-// start serves the answers of a, at the same address as before. Requests go through a server of
-// package kubeletapi, which checks them and serves the page and the events; a proxy in front of it
-// replaces the other answers.
+// start serves the responses of a, at the same address as before. A server of package kubeletapi
+// checks requests and serves the page and the events. A proxy in front of that server replaces the
+// other responses.
 func (a *canned) start(access kubeletapi.Access) (url string) {
 	a.t.Helper()
 	s, err := kubeletapi.New(kubeletapi.Config{Agent: noPods{}, Page: page.Handler(), Events: a.events, Access: access})
@@ -91,7 +91,7 @@ func (a *canned) start(access kubeletapi.Access) (url string) {
 	return access.URL(outer.Addr())
 }
 
-// replace replaces the answers to requests that the server has let through.
+// replace replaces the responses to requests that the server has accepted.
 func (a *canned) replace(r *http.Response) error {
 	if r.StatusCode == http.StatusUnauthorized || r.StatusCode == http.StatusForbidden {
 		return nil
@@ -126,7 +126,7 @@ func (a *canned) replace(r *http.Response) error {
 	return a.answer(r, http.StatusOK, data)
 }
 
-// answer replaces the code and the body of an answer.
+// answer replaces the code and the body of a response.
 func (a *canned) answer(r *http.Response, code int, body []byte) error {
 	if err := r.Body.Close(); err != nil {
 		return err
@@ -157,7 +157,7 @@ func pod(s *api.Status, name string) *api.Pod {
 // newAgent returns an agent with healthy and unhealthy pods.
 func newAgent(t *testing.T) *canned {
 	t.Helper()
-	_, err := chromium() // first, because the events would get old while it is installed
+	_, err := chromium() // install Chromium first, because the events would get old during the installation
 	require.NoError(t, err)
 	a := &canned{t: t, events: eventlog.New(eventlog.Config{}), log: "listening on :8080\n" + hostile + "\n" + strings.Repeat("GET /healthz 200 1ms\n", 20)}
 	now := time.Now()

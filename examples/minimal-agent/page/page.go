@@ -1,18 +1,20 @@
 // Package page serves the agent's status page: one HTML document that contains its style and
 // its script. The page requests /status, /events, /explain/NAMESPACE/POD and
-// /logs/NAMESPACE/POD/CONTAINER from its own server, by relative URLs. It sends no other
-// requests.
+// /logs/NAMESPACE/POD/CONTAINER from the server that serves it, by relative URLs. It sends
+// no other requests.
 //
 // # What it guarantees
 //
-//  1. Only the style and the script of this package are applied. The content security policy
-//     contains their hashes and forbids creating markup from text (trusted types), because
-//     names, messages and logs of pods may be hostile.
-//  2. The document is the same for all users and contains nothing about the node. It prompts
-//     for a token if /status requires one, and keeps the token until its tab is closed.
+//  1. The browser applies only the style and the script of this package. The content
+//     security policy contains the hashes of both and forbids the script to create markup
+//     from text (trusted types), because names, messages and logs of pods may be hostile.
+//  2. The document is the same for all users and contains nothing about the node. The page
+//     prompts for a token if /status requires a token, and keeps the token until the tab is
+//     closed.
 //  3. A hidden tab sends no requests.
-//  4. An update only changes what is different. Focus, selection, open rows and the scroll
-//     position of logs are preserved, and the element that has the focus does not move.
+//  4. An update only changes the elements whose contents differ. Focus, selection, open rows
+//     and the scroll position of logs are preserved, and the element that has the focus does
+//     not move.
 package page
 
 import (
@@ -56,14 +58,14 @@ func Handler() http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Cache-Control", "no-cache") // browsers store the page, and revalidate it by its ETag
+		h.Set("Cache-Control", "no-cache") // browsers store the page, and revalidate it by the ETag
 		h.Set("ETag", etag)
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 	})
 }
 
-// policy returns the content security policy: it allows the page's own style and script, and
-// requests to its own server.
+// policy returns the content security policy. It allows the page's own style and script, and
+// requests to the server of the page.
 func policy() string {
 	return strings.Join([]string{
 		"default-src 'none'",

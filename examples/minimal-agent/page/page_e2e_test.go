@@ -22,7 +22,8 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 )
 
-// shots is the folder for screenshots of the page. Empty means none.
+// shots is the environment variable with the folder for screenshots of the page. If it is
+// empty, no screenshots are saved.
 const shots = "KUBEPARTS_SHOTS"
 
 // look saves a screenshot of the page, if a folder is set.
@@ -117,7 +118,7 @@ func TestE2EPage_InterpretsNoTextAsMarkup(t *testing.T) {
 		c := &p.Containers[0]
 		c.Name, c.Image, c.State, c.Kind = hostile, hostile, hostile, hostile
 		c.Probes = []api.Probe{{Kind: hostile, Result: hostile, Output: hostile}}
-		s.Pods = append(s.Pods, *p) // impossible: the same UID twice
+		s.Pods = append(s.Pods, *p) // the agent never sends the same UID twice
 		s.Pods[1].Containers, s.Pods[1].Events = nil, nil
 	})
 	b := openTab(t, 360, 740)
@@ -212,7 +213,8 @@ func TestE2EPage_UpdatesInPlace(t *testing.T) {
 	require.Empty(t, eval[[]string](b, "shift"), "what has moved")
 	require.Empty(t, eval[string](b, `document.getElementById("announcement").textContent`), "figures are no news")
 
-	// A row whose pod fails does not move while it has the focus, is announced, and stays open.
+	// A row that has the focus does not move when its pod fails. The failure is announced, and
+	// the row stays open.
 	b.press("Enter")
 	b.wait(`kept.innerText.includes("number 2 of 6")`)
 	eval[any](b, `kept.querySelector("details[data-t=log]").open = true`)
@@ -243,7 +245,7 @@ func TestE2EPage_UpdatesInPlace(t *testing.T) {
 	require.True(t, eval[bool](b, `!kept.querySelector("[data-t=detail]").hidden`))
 	require.Equal(t, 5, eval[int](b, `kept.querySelector("pre[role=region]").scrollTop`), "where its reader is")
 
-	// A removed row passes its focus on.
+	// When a row with the focus is removed, another row gets the focus.
 	eval[any](b, `row("cache").querySelector(".open").focus()`)
 	a.change(func(s *api.Status) { s.Pods = append(s.Pods[:1:1], s.Pods[2:]...) })
 	b.wait(`document.querySelectorAll("#podTable tbody").length === 6`)

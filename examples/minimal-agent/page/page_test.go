@@ -36,7 +36,7 @@ func (noPods) PlanEviction(context.Context) (eviction.Decision, error) {
 	return eviction.Decision{}, nil
 }
 
-// ask sends a request to a handler. Headers are names and values in turn.
+// ask sends a request to a handler. headers contains pairs of names and values.
 func ask(t *testing.T, h http.Handler, method, path string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), method, path, nil)

@@ -10,8 +10,9 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// register defines the flags of the command run. The current values of o are their
-// defaults. It returns the configuration field of each flag that has one, by the flag's name.
+// register defines the flags of the command run. The defaults of the flags are the current
+// values of o. The returned map contains the configuration field of each flag that has a
+// field, by the flag's name.
 func (o *Settings) register(flags *flag.FlagSet) map[string]string {
 	fields := map[string]string{}
 	named := func(name, field string) string {

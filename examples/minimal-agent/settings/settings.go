@@ -21,12 +21,12 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// Settings are the values of the configuration file and the command line: the kubelet's
-// settings, and those that have a flag only.
+// Settings are the values of the configuration file and the command line: the kubelet's settings,
+// and settings that have a flag only.
 type Settings struct {
 	kubeletconfig.Settings
-	// ConfigFile is the file of --config. Notes are remarks about it that are not errors, such
-	// as fields that are ignored; the program prints them when it starts.
+	// ConfigFile is the file of --config. Notes are remarks about the file that are not errors,
+	// such as ignored fields. The program prints the notes when it starts.
 	ConfigFile string
 	Notes      []kubeletconfig.Problem
 
@@ -38,14 +38,14 @@ type Settings struct {
 	// StopPods stops all pods when the agent exits. TakeOver treats all pods in the runtime
 	// as pods of this agent.
 	StopPods, TakeOver bool
-	// DeadPerContainer and DeadAll are how many exited containers are kept, of each container
-	// and in total. -1 means no limit.
+	// DeadPerContainer is the number of exited instances that the agent keeps of each container.
+	// DeadAll is the number of exited containers that the agent keeps in total. -1 means no limit.
 	DeadPerContainer, DeadAll int
 
-	// Listen is the address of the HTTP server, and Access its certificate and token.
+	// Listen is the address of the HTTP server. Access is the server's certificate and token.
 	Listen string
 	Access kubeletapi.Access
-	// Policy has the kubelet's settings in the form that the managers take.
+	// Policy has the kubelet's settings in the form that the managers need.
 	Policy kubeletconfig.Policies
 }
 
@@ -130,8 +130,8 @@ func (o *Settings) complete() error {
 	return nil
 }
 
-// validate reports every invalid setting, by the name of its flag if the flag was used. given
-// is the result of parse.
+// validate reports every invalid setting. If the user set the setting with a flag, the error has
+// the name of the flag. given is the result of parse.
 func (o *Settings) validate(given map[string]string) error {
 	var errs []error
 	for _, problem := range validation.IsDNS1123Subdomain(o.NodeName) {
@@ -159,9 +159,9 @@ func (o *Settings) validate(given map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// FolderPeriod returns the interval at which the folder of manifests is read again. Zero leaves
-// the interval to the source, because the kubelet's default suits only folders that can be
-// watched.
+// FolderPeriod returns the interval at which the agent reads the folder of manifests again. If the
+// setting has the kubelet's default, FolderPeriod returns zero, and the source chooses the
+// interval: the kubelet's default suits only folders that can be watched.
 func (o *Settings) FolderPeriod() time.Duration {
 	if o.FileCheckFrequency == kubeletconfig.Default().FileCheckFrequency {
 		return 0
@@ -178,7 +178,7 @@ func Flags() (all []string) {
 }
 
 // Dump returns the configuration that Parse reads from args, as a KubeletConfiguration file with
-// every field. Settings that have a flag only are in a comment.
+// all fields. Settings that have a flag only are in a comment of the file.
 func Dump(args []string) ([]byte, error) {
 	o, err := Parse(args, io.Discard)
 	if err != nil {

@@ -198,7 +198,7 @@ func valueRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "refused whole", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "A file that only one of the two accepts sets nothing in the other.",
+		Sentence: "If only one of the two accepts a file, the other uses nothing of the file.",
 		Explains: func(s scene) bool {
 			field, ok := strings.CutPrefix(s.Fact, "value ")
 			switch {

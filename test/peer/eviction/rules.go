@@ -25,14 +25,14 @@ func quirkRules() (all []judge.Rule[*world]) {
 		name, sentence string
 		class          judge.Class
 	}{
-		{limitsAndThresholds, "limits and thresholds in one turn", "In a pass that evicts a pod for a limit, the kubelet does nothing about thresholds; ours does the same, except that a pod that could not be killed before does not block them.", judge.KubeletDefect},
+		{limitsAndThresholds, "limits and thresholds in one turn", "In a pass that evicts a pod for a limit, the kubelet does nothing about thresholds; ours does the same, except that a pod whose earlier kill failed does not block the actions for thresholds.", judge.KubeletDefect},
 		{limitZero, "limit of zero", "The kubelet evicts a pod with a local storage limit of zero as soon as it uses anything; ours treats zero as no limit, as the kubelet does for a container.", judge.Deliberate},
 		{splitLayers, "writable layers on a split filesystem", "If only images have a filesystem of their own, the kubelet does not count the writable layer towards a container's limit; ours counts it.", judge.KubeletDefect},
-		{unmeasuredLast, "pods without figures", "The kubelet evicts a pod without stats first; ours treats it as a pod that uses nothing for [Policy.StatsGrace], counted from the first evaluation that needs its stats.", judge.Deliberate},
+		{unmeasuredLast, "pods without figures", "The kubelet evicts a pod without stats first; ours treats it as a pod that uses nothing until [Policy.StatsGrace] has passed since the first evaluation that needs its stats.", judge.Deliberate},
 		{oldPodFigures, "old figures of pods", "The kubelet ranks pods by stats of any age; ours uses only stats up to that age, and disk usage up to an hour old.", judge.Deliberate},
 		{inodeUnits, "inodes and requests of bytes", "The kubelet subtracts a pod's request for ephemeral storage, in bytes, from the number of its inodes; ours does not.", judge.KubeletDefect},
 		{containersBeside, "requests beside resources of the pod", "The kubelet ignores the ephemeral storage requests of containers if the pod also has pod-level resources, which cannot include ephemeral storage; ours counts them.", judge.KubeletDefect},
-		{adopts, "evictions before a restart", "After a restart, the kubelet evicts more pods for what an earlier eviction is still freeing; ours counts the pods that are already terminating.", judge.Deliberate},
+		{adopts, "evictions before a restart", "After a restart, the kubelet evicts more pods although the pods that it evicted before are still terminating; ours counts what these pods will free.", judge.Deliberate},
 		{freedCounts, "disk space that is being freed", "The kubelet does not count the disk space of a terminated pod that is not cleaned up yet; ours counts it as being freed, for at most 30 s.", judge.Deliberate},
 		{endingPassed, "pods that are ending", "The kubelet evicts the same pod again if it does not terminate in time or could not be killed; ours evicts the next pod.", judge.Deliberate},
 		{failedLast, "pods that could not be killed", "The kubelet evicts the same pod again if it does not terminate in time or could not be killed; ours evicts the next pod.", judge.Deliberate},

@@ -103,7 +103,7 @@ func causesInPasses() []cause {
 		},
 		{
 			"nothing to free", nothingIsEnough, judge.Deliberate, both,
-			"If rounding makes the low threshold reached at the high one, ours deletes nothing; the kubelet deletes one image.",
+			"If usage is at the high threshold only because of rounding, and enough space for the low threshold is available, ours deletes nothing; the kubelet deletes one image.",
 		},
 		{
 			"measured", measures, judge.Deliberate, both,

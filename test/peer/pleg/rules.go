@@ -181,9 +181,9 @@ func eventRules() []rule {
 	}
 }
 
-const settledSentence = "A status may contradict the list, because the state changed in between or an answer of the runtime was wrong. The kubelet keeps it until the pod's list changes; here it is requested again with the next list."
+const settledSentence = "A status may contradict the list, because the state changed in between or an answer of the runtime was wrong. The kubelet keeps such a status until the pod's list changes; here the status is requested again with the next list."
 
-const goneSentence = "The kubelet's relist of one pod does not notice that the pod is gone; here it does."
+const goneSentence = "The kubelet's relist of one pod does not detect that the pod was removed; here it does."
 
 // delivered returns how many events the kubelet delivered in this step.
 func delivered(s scene) (n int) {

@@ -10,7 +10,7 @@ import (
 
 const keptSentence = "The kubelet inspects all sandboxes and containers of a pod that changed; here only those are inspected whose listed state changed, until a reinspection is requested."
 
-const vanishedSentence = "If the newest sandbox is removed while its pod is inspected, the kubelet has no address and no active container of the pod until the next relist; here it has those of the sandbox that is now the newest."
+const vanishedSentence = "If the newest sandbox is removed while its pod is inspected, the kubelet's status has no address and no active container until the next relist; here the status has the address and the active containers of the next newest sandbox."
 
 const sameTimeSentence = "The kubelet leaves sandboxes or containers created at the same time in the order of the runtime's list, which may differ each time; here they are sorted by ID."
 

@@ -138,7 +138,7 @@ func unmountedSources() []string {
 	})
 }
 
-const neverRunSentence = "The kubelet validates, and gives defaults to, volumes of kinds that ours does not mount, resource claims, block devices, variables from files and settings for Windows; ours refuses such a pod at admission, whatever these hold."
+const neverRunSentence = "The kubelet validates, and gives defaults to, volumes of kinds that ours does not mount, resource claims, block devices, variables from files and settings for Windows; ours refuses such a pod at admission, whatever the values of these fields are."
 
 // containerPath replaces what names a container by "container".
 func containerPath(path string) string {
@@ -173,7 +173,7 @@ func groups() []group {
 		},
 		{
 			name: "scheduling", class: judge.Deliberate,
-			sentence: "The kubelet validates affinity, topology spread constraints, node selectors, scheduling gates, priority and readiness gates; ours leaves to the scheduler what only it reads.",
+			sentence: "The kubelet validates affinity, topology spread constraints, node selectors, scheduling gates, priority and readiness gates; ours does not validate these fields.",
 			paths:    []string{`spec\.(affinity|topologySpreadConstraints|nodeSelector|schedulingGates|schedulingGroup|preemptionPolicy|priorityClassName|priority|readinessGates|nodeName)(\..*)?`},
 		},
 		{

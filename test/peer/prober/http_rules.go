@@ -13,7 +13,7 @@ func webRules() []judge.Rule[web] {
 	return []judge.Rule[web]{
 		{
 			Name: "a body that breaks", Class: judge.KubeletDefect, Doc: inDoc,
-			Sentence: "If a response breaks off in its body, the kubelet repeats the request twice and then ignores the run, so a server that always does that never fails; here it is a failure.",
+			Sentence: "If a response breaks off in its body, the kubelet repeats the request twice and then ignores the run, so the probe of a server that always does this never fails; here such a run is a failure.",
 			Explains: func(s webScene) bool {
 				if s.KubeletFacts[s.Step]["result"] != "unknown" || s.OursFacts[s.Step]["result"] != "failure" {
 					return false

@@ -13,7 +13,7 @@ func endingRules() []judge.Rule[world] {
 	return []judge.Rule[world]{
 		{
 			Name: "sidecars go on", Class: judge.Deliberate, Doc: inDoc,
-			Sentence: "The kubelet continues the startup and liveness probes of sidecars while their pod terminates; here they stop with those of the other containers.",
+			Sentence: "The kubelet continues the startup and liveness probes of sidecars while their pod terminates; here they stop with the probes of the other containers.",
 			Explains: func(s scene) bool {
 				ran := s.OursFacts[s.Step]["ran"]
 				switch {

@@ -13,7 +13,7 @@ func restartRules() []judge.Rule[world] {
 	return []judge.Rule[world]{
 		{
 			Name: "started like its predecessor", Class: judge.KubeletDefect, Doc: inDoc, Ends: true,
-			Sentence: "The kubelet treats a container as started if its predecessor of the same name was, so after a restart whose exit it did not observe, readiness and liveness are probed before the startup probe; here Started is that of the same container.",
+			Sentence: "The kubelet treats a new container as started if the previous container of the same name had started. So if the kubelet did not observe the exit, it probes readiness and liveness before the startup probe; here only the status of the same container counts.",
 			Explains: func(s scene) bool {
 				name, found := strings.CutPrefix(s.Fact, "status ")
 				name, _, _ = strings.Cut(name, "/")

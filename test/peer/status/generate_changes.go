@@ -50,7 +50,7 @@ func containerChanges() []change {
 		},
 	}, {
 		name: "lost and found", class: judge.KubeletDefect,
-		sentence: "A container that was reported as lost and is running after all is not counted as restarted; the kubelet counts a restart.",
+		sentence: "A container that was reported as lost and is still running is not counted as restarted; the kubelet counts a restart.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
 				if !s.is(runningState) || !s.same() || s.old.State.Terminated == nil {

@@ -184,7 +184,7 @@ func mountFactRules() []generateRule {
 		},
 	}, {
 		Name: "mounts of a container without a status", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "A container's status has its volume mounts from the first report on; the kubelet copies them from the previous status, so they are missing for ever if that had none.",
+		Sentence: "A container's status has its volume mounts from the first report on; the kubelet copies them from the previous status, so they stay missing if the previous status had no volume mounts.",
 		Explains: func(s generateScene) bool {
 			p := look(s)
 			return p.field == "mounts" && s.Kubelet == "" && (p.old == nil || p.old.VolumeMounts == nil) && s.Ours == encode(mounts(p.spec, p.newest))

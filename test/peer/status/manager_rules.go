@@ -102,7 +102,7 @@ func reportManagerRules() []managerRule {
 		},
 	}, {
 		Name: "the phase of an ended pod", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
-		Sentence: "A pod that has ended keeps its phase, reason and message in the Manager, whatever is reported; in the kubelet only in status generation.",
+		Sentence: "A pod that has ended keeps its phase, reason and message in the Manager, whatever is reported; in the kubelet only status generation keeps them.",
 		Explains: func(s managerScene) bool {
 			step, ours := &s.World.Steps[s.Step], s.OursFacts[s.Step]
 			if step.Op != opSet && step.Op != opResize && step.Op != opTerminate || !isTerminal(corev1.PodPhase(ours["said phase"])) || ours["said phase"] == string(step.Status.Phase) {

@@ -1,5 +1,5 @@
-// Package describe converts the facts about a pod to the types of package api. It is pure: its
-// caller gathers the facts.
+// Package describe converts the facts about a pod to the types of package api. Its functions
+// are pure: the caller gathers the facts.
 package describe
 
 import (
@@ -17,23 +17,24 @@ import (
 	"github.com/kubeparts/kubeparts/prober"
 )
 
-// Facts are the facts about a pod. They are not modified.
+// Facts are the facts about a pod. The functions of this package do not modify them.
 type Facts struct {
 	// Pod is the pod with its newest status. Required.
 	Pod *corev1.Pod
 	// Terminating reports whether the pod is being stopped.
 	Terminating bool
-	// Usage is the resource usage of the pod, and Containers that of its containers, by name.
-	// Optional.
+	// Usage is the resource usage of the pod. Containers has the resource usage of its
+	// containers, by name. Optional.
 	Usage      *api.Usage
 	Containers map[string]api.Usage
-	// Probes are the probes of all its containers. Optional.
+	// Probes are the probes of all containers of the pod. Optional.
 	Probes []agent.Probe
 	// Events are the last events about the pod, newest first. Optional.
 	Events []api.Event
 }
 
-// Pod returns the pod with its containers: init containers, containers, ephemeral containers.
+// Pod returns the pod with its containers: first the init containers, then the regular
+// containers, then the ephemeral containers.
 func Pod(f Facts) api.Pod {
 	p, s := f.Pod, &f.Pod.Status
 	out := api.Pod{
@@ -73,7 +74,7 @@ func Pod(f Facts) api.Pod {
 	return out
 }
 
-// ephemeral returns the pod's ephemeral containers as containers.
+// ephemeral returns the pod's ephemeral containers in the type of regular containers.
 func ephemeral(p *corev1.Pod) (out []corev1.Container) {
 	for i := range p.Spec.EphemeralContainers {
 		out = append(out, corev1.Container(p.Spec.EphemeralContainers[i].EphemeralContainerCommon))
@@ -132,12 +133,13 @@ func State(p *corev1.Pod, terminating bool) string {
 		return "Terminating"
 	}
 	if podspec.IsTerminal(s.Phase) && s.Reason != "" {
-		return s.Reason // such as Evicted, which explains more than the end of its containers
+		return s.Reason // such as Evicted, which explains more than the exit of the containers
 	}
 	return state
 }
 
-// initState returns the progress of the pod's initialization, and false if it is complete.
+// initState returns the progress of the pod's initialization. It returns false if the
+// initialization is complete.
 func initState(p *corev1.Pod) (string, bool) {
 	statuses := p.Status.InitContainerStatuses
 	if len(p.Status.ContainerStatuses) == 0 && len(statuses) == 0 || podspec.IsTerminal(p.Status.Phase) && p.Status.Reason != "" {
@@ -162,8 +164,8 @@ func initState(p *corev1.Pod) (string, bool) {
 	return "", false
 }
 
-// mainState returns the reason of the first container that is not running, otherwise the given
-// state.
+// mainState returns the reason of the first container that is waiting or terminated, or the
+// given state if all containers run.
 func mainState(s *corev1.PodStatus, state string) string {
 	running := false
 	for i := len(s.ContainerStatuses) - 1; i >= 0; i-- {
@@ -186,7 +188,7 @@ func mainState(s *corev1.PodStatus, state string) string {
 	return state
 }
 
-// ended returns why a container has ended.
+// ended returns the reason, the signal or the exit code of a terminated container.
 func ended(t *corev1.ContainerStateTerminated) string {
 	switch {
 	case t.Reason != "":
@@ -233,7 +235,8 @@ func Containers(p *corev1.Pod) (names []string) {
 	return names
 }
 
-// ContainerStatus returns the status of the container with this name, nil if it has none yet.
+// ContainerStatus returns the status of the container with this name. It returns nil if the
+// container has no status yet.
 func ContainerStatus(p *corev1.Pod, name string) *corev1.ContainerStatus {
 	s := &p.Status
 	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {

@@ -36,8 +36,8 @@ func ended(name string, code, signal int32, reason string) corev1.ContainerStatu
 	}}}
 }
 
-// pod has the containers that its statuses are about. Those of init containers come
-// first; a name that begins with s is a sidecar's.
+// pod returns a pod with a container for each status. The first statuses are those
+// of init containers. An init container whose name begins with s is a sidecar.
 func pod(phase corev1.PodPhase, inits, mains []corev1.ContainerStatus) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}
 	for _, s := range inits {

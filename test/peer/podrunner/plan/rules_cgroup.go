@@ -38,7 +38,7 @@ func heldResize() deviation {
 
 func cpuWithMemory() deviation {
 	return deviation{
-		Rule: rule("CPU limit that comes with the memory", judge.KubeletDefect, "If a container inherits new limits from its pod, the kubelet sets the container's CPU limit together with its memory limit, and once more with the CPU; this package sets each once."),
+		Rule: rule("CPU limit that comes with the memory", judge.KubeletDefect, "If a container inherits new limits from its pod, the kubelet sets the container's CPU limit together with its memory limit, and again with the other CPU values; this package sets each limit once."),
 		facts: func(s *State, f judge.Facts) {
 			if s.Pod.Spec.Resources == nil || s.Pod.Spec.Resources.Limits.Cpu().IsZero() {
 				return
@@ -151,7 +151,7 @@ func (s *State) podWanted() *runtimeapi.LinuxContainerResources {
 
 func podCgroupAlone() deviation {
 	return deviation{
-		Rule: rule("cgroup of a pod without running containers", judge.KubeletDefect, "The kubelet resizes a pod's cgroup only together with a running container, so a pod whose limits were raised while its containers were down keeps the old limits. This package resizes the cgroup whenever it differs."),
+		Rule: rule("cgroup of a pod without running containers", judge.KubeletDefect, "The kubelet resizes a pod's cgroup only together with a running container, so a pod whose limits were raised while its containers were down keeps the old limits. This package resizes the cgroup whenever its limits differ from the spec."),
 		facts: func(s *State, f judge.Facts) {
 			forget(f, "resize memory pod", "resize cpu pod", "resize nothing pod", "resize order of pod")
 			if !goesOn(s, f) || !s.sameClass() {
@@ -164,7 +164,7 @@ func podCgroupAlone() deviation {
 
 func sidecarLimit() deviation {
 	return deviation{
-		Rule: rule("init container without a limit after a sidecar", judge.KubeletDefect, "The kubelet counts an init container without a limit that comes after a sidecar with one as if it had that limit, and so limits the pod as a whole. This package does not limit a pod in which a container has no limit."),
+		Rule: rule("init container without a limit after a sidecar", judge.KubeletDefect, "If an init container without a limit comes after a sidecar with a limit, the kubelet counts the init container as if it had the sidecar's limit, and so limits the pod as a whole. This package does not limit a pod in which a container has no limit."),
 		facts: func(s *State, f judge.Facts) {
 			if !goesOn(s, f) || !s.sameClass() {
 				return

@@ -49,7 +49,7 @@ func noHash() deviation {
 
 func wholeDefinition() deviation {
 	return deviation{
-		Rule: rule("whole definition", judge.Deliberate, "The kubelet's hash of a definition covers its name and image; that of this package covers everything except resources, because pods from files may change in other ways."),
+		Rule: rule("whole definition", judge.Deliberate, "The kubelet's hash of a container's definition covers its name and image; the hash of this package covers everything except resources and the resize policy, because pods from files may change in other ways."),
 		state: func(s *State) (changed bool) {
 			for _, c := range s.Containers {
 				spec, _ := s.spec(c.Name)
@@ -90,7 +90,7 @@ func (s *State) markBrokenOff() (changed bool) {
 
 func startBrokenOff() deviation {
 	return deviation{
-		Rule:  rule("start that was broken off", judge.Deliberate, "If an agent is killed while it starts a container, the kubelet counts the container as exited with code 128. Here it has not failed, and the same attempt is made again."),
+		Rule:  rule("start that was broken off", judge.Deliberate, "If an agent is killed while it starts a container, the kubelet counts the container as exited with code 128. Here the container has not failed, and the same attempt is made again."),
 		state: (*State).markBrokenOff,
 		facts: func(s *State, f judge.Facts) {
 			for _, name := range s.names() {

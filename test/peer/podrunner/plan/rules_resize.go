@@ -69,7 +69,7 @@ func (s *State) sameClass() bool {
 
 func podLevelLimitsLate() deviation {
 	return deviation{
-		Rule: rule("limits of the pod for a container that did not run", judge.KubeletDefect, "In the kubelet, a container that was created but did not run when the pod's limits were resized keeps the old ones; this package resizes it when it runs."),
+		Rule: rule("limits of the pod for a container that did not run", judge.KubeletDefect, "In the kubelet, a container that was created but did not run when the pod's limits were resized keeps the old limits; this package resizes the container when it runs."),
 		state: func(s *State) bool {
 			if s.PodHas == nil {
 				return false
@@ -93,7 +93,7 @@ func podLevelLimitsLate() deviation {
 
 func podLevelShares() deviation {
 	return deviation{
-		Rule: rule("shares of a limit of the pod", judge.KubeletDefect, "A container that requests no CPU and gets its limit from the pod has CPU shares according to that limit when the kubelet creates it, and the minimum when the kubelet resizes it; here it always has the shares of the limit."),
+		Rule: rule("shares of a limit of the pod", judge.KubeletDefect, "If a container requests no CPU and gets its limit from the pod, the kubelet computes its CPU shares from that limit when it creates the container, and sets the minimum when it resizes the container; here the shares are always computed from the limit."),
 		state: func(s *State) (changed bool) {
 			if s.Pod.Spec.Resources == nil {
 				return false

@@ -57,7 +57,7 @@ func restartAllCreated() deviation {
 
 func restartAllBackoff() deviation {
 	return deviation{
-		Rule: rule("back-off of a restart of all", judge.Deliberate, "A restart of all containers (KEP-5532) backs off like any other restart, with everything stopped meanwhile."),
+		Rule: rule("back-off of a restart of all", judge.Deliberate, "A restart of all containers (KEP-5532) backs off like any other restart; during the back-off all of them are stopped."),
 		facts: func(s *State, f judge.Facts) {
 			c := s.asker()
 			if f["restart all"] == "" || c == nil {
@@ -73,7 +73,7 @@ func restartAllBackoff() deviation {
 
 func forgottenEphemeral() deviation {
 	return deviation{
-		Rule: rule("ephemeral container that the runtime forgot", judge.Deliberate, "The kubelet starts an ephemeral container again that is no longer in the runtime; this package sees from its log that it has run."),
+		Rule: rule("ephemeral container that the runtime forgot", judge.Deliberate, "If an ephemeral container is no longer in the runtime, the kubelet starts it again; this package recognizes by its log that the container has run."),
 		facts: func(s *State, f judge.Facts) {
 			for _, name := range s.names() {
 				if s.isKind(name, podrunner.Ephemeral) && s.newest(name) == nil && s.Logs[name] > 0 {

@@ -80,7 +80,7 @@ func (s *State) restarts(name string, code int32) bool {
 
 func noNamespaces() deviation {
 	return deviation{
-		Rule: rule("sandbox without namespaces", judge.KubeletDefect, "If the runtime does not report the namespaces of a sandbox, the kubelet creates the sandbox of a pod in the host's network again and again; this package uses it."),
+		Rule: rule("sandbox without namespaces", judge.KubeletDefect, "If the runtime does not report the namespaces of a sandbox, the kubelet creates the sandbox of a pod in the host's network again and again; this package uses the sandbox."),
 		state: func(s *State) bool {
 			b := s.box()
 			if b == nil || !b.NoLinux {
@@ -135,7 +135,7 @@ func neverRemoved() deviation {
 
 func never() deviation {
 	return deviation{
-		Rule:  rule("dead sandbox of a pod that runs once", judge.Deliberate, "With restartPolicy Never, a container that had not been created when the sandbox ended still runs; the kubelet leaves the pod Pending for ever."),
+		Rule:  rule("dead sandbox of a pod that runs once", judge.Deliberate, "With restartPolicy Never, a container that had not been created when the sandbox ended is started in the new sandbox; the kubelet leaves the pod Pending for ever."),
 		state: func(s *State) bool { return len(s.Boxes) > 0 && s.runOnce() },
 	}
 }
@@ -177,7 +177,7 @@ func (s *State) newestHidden(name string) *Container {
 // otherSandbox removes what is not in the sandbox in use from the kubelet's sight.
 func otherSandbox() deviation {
 	return deviation{
-		Rule: rule("containers of another sandbox", judge.KubeletDefect, "The kubelet treats containers that an earlier sandbox has left, because they could not be removed or stopped, as containers of the current sandbox; this package does not."),
+		Rule: rule("containers of another sandbox", judge.KubeletDefect, "If containers of an earlier sandbox could not be stopped or removed, the kubelet treats them as containers of the current sandbox; this package does not."),
 		state: func(s *State) (changed bool) {
 			if !s.usable() || s.restartsAll() {
 				return false
@@ -204,7 +204,7 @@ func otherSandbox() deviation {
 // overAgain is about pods that are over, of which nothing is left to stop.
 func overAgain() deviation {
 	return deviation{
-		Rule: rule("pod that is over", judge.Deliberate, "The kubelet stops the dead sandboxes of an ended pod in each sync; this package does nothing once nothing of the pod runs."),
+		Rule: rule("pod that is over", judge.Deliberate, "The kubelet stops the dead sandboxes of an ended pod in each sync; this package stops them only while a part of the pod runs."),
 		facts: func(s *State, f judge.Facts) {
 			if f["stop pod"] != "" && !newSandbox(f) && !s.runs() {
 				delete(f, "stop pod")
@@ -220,7 +220,7 @@ func (s *State) runs() bool {
 
 func unknownWithoutSandbox() deviation {
 	return deviation{
-		Rule: rule("unknown container of a pod without a sandbox", judge.KubeletDefect, "When the kubelet stops a pod it does not stop containers in an unknown state, which continue to run if their sandbox is gone; this package stops them."),
+		Rule: rule("unknown container of a pod without a sandbox", judge.KubeletDefect, "When the kubelet stops a pod, it does not stop containers in an unknown state, which continue to run if their sandbox does not exist; this package stops them."),
 		facts: func(s *State, f judge.Facts) {
 			if !s.usable() && s.runs() {
 				f["stop pod"] = "yes"
@@ -271,7 +271,7 @@ func sandboxBackoff() deviation {
 
 func ephemeralOfStopped() deviation {
 	return deviation{
-		Rule: rule("ephemeral container of a pod that is stopped", judge.KubeletDefect, "The kubelet starts a new ephemeral container in the sandbox of a pod that it has just stopped because the pod has failed; this package does not."),
+		Rule: rule("ephemeral container of a pod that is stopped", judge.KubeletDefect, "After the kubelet has stopped a pod because the pod has failed, it still starts a new ephemeral container in the pod's sandbox; this package does not."),
 		facts: func(s *State, f judge.Facts) {
 			for _, name := range s.names() {
 				if f["stop pod"] != "" && !newSandbox(f) && s.isKind(name, podrunner.Ephemeral) {

@@ -25,7 +25,7 @@ func stray() deviation {
 
 func straysStopped() deviation {
 	return deviation{
-		Rule: rule("containers that ought not to run", judge.Deliberate, "Containers that are no longer in the spec are stopped, as are second instances of one name; the kubelet checks only the newest of each name in the spec."),
+		Rule: rule("containers that ought not to run", judge.Deliberate, "This package stops containers that are no longer in the spec, and second instances of one name; the kubelet checks only the newest instance of each name in the spec."),
 		facts: func(s *State, f judge.Facts) {
 			if f["stop pod"] != "" {
 				return

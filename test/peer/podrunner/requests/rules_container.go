@@ -15,7 +15,7 @@ func containerRules() []rule {
 	return []rule{
 		{
 			Name: "sub-path of an image with other mounts", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "In a pod that mounts an image the kubelet sends a volume's subPath also as the image's; this package only with images.",
+			Sentence: "In a pod that mounts an image, the kubelet sends the subPath of any other mount also as the sub-path of an image; this package sends a sub-path of an image only for images.",
 			Explains: func(s scene) bool {
 				hostPath := kubeletFact(s, beside(s, "host_path"))
 				return strings.HasSuffix(s.Fact, "/image_sub_path") && s.Ours == "" && hostPath != "" && strings.HasSuffix(hostPath, "/"+s.Kubelet)
@@ -23,14 +23,14 @@ func containerRules() []rule {
 		},
 		{
 			Name: "addresses in a pod's first hosts file", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "In the sync that creates a pod's sandbox the kubelet writes all addresses of the pod into the hosts file, in the runtime's order. Later it writes the first of each family, as in the status. This package always writes the latter.",
+			Sentence: "In the sync that creates a pod's sandbox the kubelet writes all addresses of the pod into the hosts file, in the runtime's order. Later it writes the first of each family, as in the status. This package always writes only the first of each family.",
 			Explains: func(s scene) bool {
 				return s.Fact == "file etc-hosts" && s.Kubelet != s.Ours && s.Ours == hostsInOrder(s, s.Kubelet)
 			},
 		},
 		{
 			Name: "names that begin like a log's", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "For the restart count, the kubelet counts every file in a container's log directory whose name begins like that of a log, such as 8.logs; this package counts logs and rotated logs.",
+			Sentence: "For the restart count, the kubelet counts every file in a container's log directory whose name begins like the name of a log, such as 8.logs; this package counts only logs and rotated logs.",
 			Explains: func(s scene) bool {
 				_, name, field := about(s)
 				if strings.HasSuffix(field, "/target_id") && slices.Contains(s.World.Logs, "8.logs") {

@@ -23,7 +23,7 @@ func dnsRules() []rule {
 		},
 		{
 			Name: "full name without a cluster domain", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "On a node without a cluster domain the kubelet ends the full name of a pod with a subdomain with a dot, in its hosts file and hostname; this package does not.",
+			Sentence: "If a pod has a subdomain and the node has no cluster domain, the pod's full name in the kubelet's hosts file and hostname ends with a dot; this package adds no dot.",
 			Explains: func(s scene) bool {
 				dotted := "." + pod(s).Spec.Subdomain + "." + pod(s).Namespace + ".svc."
 				if s.World.Node.ClusterDomain != "" || pod(s).Spec.Subdomain == "" {

@@ -37,7 +37,7 @@ func failureRules() []rule {
 		},
 		{
 			Name: "target that has ended", Class: judge.KubeletDefect, Doc: ourDoc, Ends: true,
-			Sentence: "The kubelet lets an ephemeral container share the process namespace of a target that has ended, even in a removed sandbox, which runtimes refuse; here it fails until the target runs.",
+			Sentence: "The kubelet lets an ephemeral container share the process namespace of a target that has ended, even in a removed sandbox, which runtimes refuse; here the ephemeral container fails until the target runs.",
 			Explains: func(s scene) bool {
 				return failedAlone(s, func(c *corev1.Container) string {
 					for _, e := range pod(s).Spec.EphemeralContainers {
@@ -52,7 +52,7 @@ func failureRules() []rule {
 		},
 		{
 			Name: "huge pages that the node lacks", Class: judge.Deliberate, Doc: ourDoc, Ends: true,
-			Sentence: "A container that requests huge pages of a size that the node does not have fails with the name of the resource; the kubelet starts it without them.",
+			Sentence: "If a container requests huge pages of a size that the node does not have, it fails with an error that names the resource; the kubelet starts the container without huge pages of this size.",
 			Explains: func(s scene) bool {
 				return failedAlone(s, func(c *corev1.Container) string {
 					for _, size := range []string{"1GB", "64KB", "2MB"} { // the order of their resources' names

@@ -57,7 +57,7 @@ func identityRules() []rule {
 		},
 		{
 			Name: "hash of the whole definition", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "The kubelet's hash of a definition covers its name and image; that of this package covers everything except resources, because pods from files may change in other ways.",
+			Sentence: "The kubelet's hash of a container's definition covers its name and image; the hash of this package covers everything except resources and the resize policy, because pods from files may change in other ways.",
 			Explains: func(s scene) bool {
 				request, _, field := about(s)
 				c := container(s)

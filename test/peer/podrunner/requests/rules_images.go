@@ -16,7 +16,7 @@ func imageRules() []rule {
 	return []rule{
 		{
 			Name: "images of volumes that nothing mounts", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "The kubelet checks and pulls the images of all volumes of a pod in each sync, even if nothing starts; this package only those that are mounted by containers that are about to start.",
+			Sentence: "The kubelet checks and pulls the images of all volumes of a pod in each sync, even if nothing starts; this package does this only for images that a starting container mounts.",
 			Explains: func(s scene) bool {
 				request, name, _ := about(s)
 				if request != "pull" {

@@ -22,7 +22,7 @@ func podResizeRules() []rule {
 	return []rule{
 		{
 			Name: "cgroup of a pod without running containers", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "The kubelet resizes a pod's cgroup only together with a running container, so a pod whose limits were raised while its containers were down keeps the old limits. This package resizes the cgroup whenever it differs.",
+			Sentence: "The kubelet resizes a pod's cgroup only together with a running container, so a pod whose limits were raised while its containers were down keeps the old limits. This package resizes the cgroup whenever its limits differ from the spec.",
 			Explains: func(s scene) bool {
 				if s.Step == 0 || strings.Contains(kubeletFact(s, "calls"), "update ") {
 					return false
@@ -33,7 +33,7 @@ func podResizeRules() []rule {
 		},
 		{
 			Name: "pod without a limit", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "The kubelet treats the missing limit of a pod as the lowest, and so limits the pod before its containers shrink; this package treats it as the highest.",
+			Sentence: "The kubelet treats a missing limit of a pod as the lowest limit, and so limits the pod before its containers shrink; this package treats a missing limit as the highest limit.",
 			Explains: func(s scene) bool {
 				if s.Fact != "calls" || s.Ours != ourCalls(s) {
 					return false
@@ -55,7 +55,7 @@ func podResizeRules() []rule {
 		},
 		{
 			Name: "init container without a limit after a sidecar", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "The kubelet counts an init container without a limit that comes after a sidecar with one as if it had that limit, and so limits the pod as a whole. This package does not limit a pod in which a container has no limit.",
+			Sentence: "If an init container without a limit comes after a sidecar with a limit, the kubelet counts the init container as if it had the sidecar's limit, and so limits the pod as a whole. This package does not limit a pod in which a container has no limit.",
 			Explains: func(s scene) bool {
 				if !limitTaken(s, pod(s)) {
 					return false
@@ -81,7 +81,7 @@ func podResizeRules() []rule {
 		},
 		{
 			Name: "limit and shares at once", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "The kubelet reports the CPU limit and the CPU shares of a resized pod to the runtime in two calls; this package uses one.",
+			Sentence: "The kubelet reports the CPU limit and the CPU shares of a resized pod to the runtime in two calls; this package uses one call.",
 			Explains: func(s scene) bool {
 				if s.Fact != "calls" || s.Ours != ourCalls(s) {
 					return false

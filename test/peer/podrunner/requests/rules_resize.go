@@ -22,7 +22,7 @@ func resizeRules() []rule {
 		},
 		{
 			Name: "huge pages in a resize", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "With each change of CPU or memory the kubelet sends limits of zero for the huge pages of a container that has some; this package sends the container's limits.",
+			Sentence: "If a container has limits of huge pages, the kubelet sends zero for these limits with each change of CPU or memory; this package sends the container's limits.",
 			Explains: func(s scene) bool {
 				request, name, field := about(s)
 				c := named(pod(s), name)
