@@ -316,7 +316,7 @@ func TestRun_RefusesLargeHeadersAndOtherMethods(t *testing.T) {
 		require.NoError(t, answer.Body.Close())
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions} {
-		for _, path := range []string{"/", "/healthz", "/events"} {
+		for _, path := range []string{"/", "/healthz", "/agent/events"} {
 			r, err := http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader("x"))
 			require.NoError(t, err)
 			answer, err := http.DefaultClient.Do(r)

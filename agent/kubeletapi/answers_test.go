@@ -60,22 +60,22 @@ func TestResponses_JSONOrText(t *testing.T) {
 		code         int
 		text         string
 	}{
-		{"/status", "", 200, `"name":"me"`},
+		{"/agent/status", "", 200, `"name":"me"`},
 		{"/configz", "", 200, `{"kubeletconfig":{"maxPods":5}}`},
-		{"/plan/eviction", "", 200, `"conditions":["Pressure"]`},
-		{"/plan/eviction", "text/plain", 200, "condition Pressure\n"},
-		{"/plan/eviction", "text/html, text/plain;q=0.5, application/json", 200, "condition Pressure\n"},
-		{"/plan/eviction", "application/json, text/plain", 200, `"conditions":["Pressure"]`},
-		{"/plan/eviction", ";;;,", 200, `"conditions":["Pressure"]`},
-		{"/plan/eviction?output=text", "application/json", 200, "condition Pressure\n"},
-		{"/plan/eviction?output=json", "text/plain", 200, `"conditions":["Pressure"]`},
-		{"/plan/gc", "", 500, "it can't be known\n"},
-		{"/explain/ns/p", "", 200, `"why":["one\ntwo"]`},
-		{"/explain/ns/none", "", 404, `pod "none" not found in namespace "ns"`},
-		{"/explain/other/p", "", 404, `pod "p" not found in namespace "other"`},
-		{"/explain/ns/gone", "", 404, `pod "gone" not found in namespace "ns": it was removed in the meantime`},
-		{"/explain/ns/broken", "", 500, "it can't be known\n"},
-		{"/explain/ns", "", 404, "not found"},
+		{"/agent/plan/eviction", "", 200, `"conditions":["Pressure"]`},
+		{"/agent/plan/eviction", "text/plain", 200, "condition Pressure\n"},
+		{"/agent/plan/eviction", "text/html, text/plain;q=0.5, application/json", 200, "condition Pressure\n"},
+		{"/agent/plan/eviction", "application/json, text/plain", 200, `"conditions":["Pressure"]`},
+		{"/agent/plan/eviction", ";;;,", 200, `"conditions":["Pressure"]`},
+		{"/agent/plan/eviction?output=text", "application/json", 200, "condition Pressure\n"},
+		{"/agent/plan/eviction?output=json", "text/plain", 200, `"conditions":["Pressure"]`},
+		{"/agent/plan/gc", "", 500, "it can't be known\n"},
+		{"/agent/explain/ns/p", "", 200, `"why":["one\ntwo"]`},
+		{"/agent/explain/ns/none", "", 404, `pod "none" not found in namespace "ns"`},
+		{"/agent/explain/other/p", "", 404, `pod "p" not found in namespace "other"`},
+		{"/agent/explain/ns/gone", "", 404, `pod "gone" not found in namespace "ns": it was removed in the meantime`},
+		{"/agent/explain/ns/broken", "", 500, "it can't be known\n"},
+		{"/agent/explain/ns", "", 404, "not found"},
 	} {
 		w := answer(t, cfg, c.path, "Accept", c.accept)
 		require.Equal(t, c.code, w.Code, c.path)
@@ -96,7 +96,7 @@ func TestExplanation_IsReadableAsText(t *testing.T) {
 		e.Pod.Spec.Spec.Containers = []corev1.Container{{Name: "c"}}
 		return e, err
 	}
-	_, text := ask(t, kubeletapi.Config{Agent: f, Events: log}, "/explain/ns/p", "Accept", "text/plain")
+	_, text := ask(t, kubeletapi.Config{Agent: f, Events: log}, "/agent/explain/ns/p", "Accept", "text/plain")
 	require.Equal(t, "ns/p is CrashLoopBackOff (Running), 0 of 1 containers ready, 0 restarts\n"+
 		"Why:\n  - one\n    two\nNext:\n  - now\n  - "+at.Add(time.Minute).Local().Format(time.TimeOnly)+" later\nPlan:\n  - do\n  - it\nEviction:\n  - number 1\n"+
 		"Events:\n  - "+at.Local().Format(time.TimeOnly)+" Warning R: m (3 times)\n", text)

@@ -74,7 +74,7 @@ func TestLivez_SlowClientSurvivesAFlood(t *testing.T) {
 func TestStream_StaysOpenAtTheConnectionLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, stop := serve(t, kubeletapi.Config{Page: page("x"), Events: fixed{}, MaxConnections: 20})
-		stream, closeStream := p.ask(t, "/events?watch", "Accept: text/event-stream\r\n")
+		stream, closeStream := p.ask(t, "/agent/events?watch", "Accept: text/event-stream\r\n")
 		open := p.busyClients(60)
 		require.Equal(t, ":", stream.line(), "the heartbeat")
 		require.NoError(t, closeStream())
@@ -88,7 +88,7 @@ func TestPage_ClientThatReadsNothingIsDisconnected(t *testing.T) {
 		"page":        "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
 		"refusal":     "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n",
 		"not found":   "GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n",
-		"bad request": "GET /events?since=x HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"bad request": "GET /agent/events?since=x HTTP/1.1\r\nHost: localhost\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

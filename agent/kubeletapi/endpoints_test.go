@@ -29,28 +29,28 @@ func everything() kubeletapi.Config {
 func badRequests() map[string][]string {
 	output := []string{"output=xml", "output=Text"}
 	return map[string][]string{
-		"/livez": nil, "/healthz": nil, "/readyz": nil,
-		"/pods": nil, "/runningpods": nil, "/runningpods/{$}": nil,
+		"/livez": nil, "/healthz": nil, "/healthz/{check}": nil, "/readyz": nil,
+		"/pods": nil, "/pods/{$}": nil, "/runningpods": nil, "/runningpods/{$}": nil,
 		"/stats/summary": nil, // accepts any query, as in the kubelet
 		"/configz":       nil,
-		"/logs/{namespace}/{pod}/{container}": {
+		"/containerLogs/{namespace}/{pod}/{container}": {
 			"follow=perhaps", "follow=1&follow=0", "previous=x", "timestamps=2", "tailLines=-1", "tailLines=x", "tailLines=99999999999999999999",
 			"limitBytes=0", "limitBytes=1.5", "sinceSeconds=0", "sinceSeconds=1m", "sinceTime=today", "sinceSeconds=1&sinceTime=2026-01-02T03:04:05Z", "stream=Both",
 		},
-		"/status":                    nil,
-		"/explain/{namespace}/{pod}": output,
-		"/events":                    {"since=x", "since=-1", "since=18446744073709551616", "watch=perhaps", "watch=1&watch=0"},
-		"/plan/eviction":             output,
-		"/plan/gc":                   output,
-		"/metrics":                   nil,
-		"/metrics/probes":            nil,
-		"/metrics/resource":          nil,
-		"/{$}":                       nil,
-		"/debug/pprof/":              nil,
-		"/debug/pprof/cmdline":       nil,
-		"/debug/pprof/symbol":        nil,
-		"/debug/pprof/profile":       nil,
-		"/debug/pprof/trace":         nil,
+		"/agent/status":                    nil,
+		"/agent/explain/{namespace}/{pod}": output,
+		"/agent/events":                    {"since=x", "since=-1", "since=18446744073709551616", "watch=perhaps", "watch=1&watch=0"},
+		"/agent/plan/eviction":             output,
+		"/agent/plan/gc":                   output,
+		"/metrics":                         nil,
+		"/metrics/probes":                  nil,
+		"/metrics/resource":                nil,
+		"/{$}":                             nil, "/agent/{$}": nil,
+		"/debug/pprof/":        nil,
+		"/debug/pprof/cmdline": nil,
+		"/debug/pprof/symbol":  nil,
+		"/debug/pprof/profile": nil,
+		"/debug/pprof/trace":   nil,
 	}
 }
 
@@ -112,17 +112,17 @@ func TestGuard_CoversEveryEndpoint(t *testing.T) {
 	t.Parallel()
 	url, _ := run(t, everything())
 	for request, want := range map[string]int{
-		"OPTIONS * HTTP/1.1\r\nHost: evil.example\r\n\r\n":                        http.StatusForbidden,
-		"GET http://evil.example/pods HTTP/1.1\r\nHost: localhost\r\n\r\n":        http.StatusForbidden,
-		"GET //pods HTTP/1.1\r\nHost: evil.example\r\n\r\n":                       http.StatusForbidden,
-		"GET /livez/../pods HTTP/1.1\r\nHost: evil.example\r\n\r\n":               http.StatusForbidden,
-		"GET /livez/ HTTP/1.1\r\nHost: evil.example\r\n\r\n":                      http.StatusForbidden,
-		"GET /livez HTTP/1.1\r\nHost: evil.example\r\n\r\n":                       http.StatusOK,
-		"CONNECT evil.example:80 HTTP/1.1\r\nHost: evil.example:80\r\n\r\n":       http.StatusForbidden,
-		"GET /pods HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n":     http.StatusBadRequest,
-		"GET /pods HTTP/1.1\r\n\r\n":                                              http.StatusBadRequest,
-		"GET /pods HTTP/1.0\r\n\r\n":                                              http.StatusForbidden,
-		"GET /logs/ns/p/..%2f..%2fx?follow=x HTTP/1.1\r\nHost: localhost\r\n\r\n": http.StatusBadRequest,
+		"OPTIONS * HTTP/1.1\r\nHost: evil.example\r\n\r\n":                                 http.StatusForbidden,
+		"GET http://evil.example/pods HTTP/1.1\r\nHost: localhost\r\n\r\n":                 http.StatusForbidden,
+		"GET //pods HTTP/1.1\r\nHost: evil.example\r\n\r\n":                                http.StatusForbidden,
+		"GET /livez/../pods HTTP/1.1\r\nHost: evil.example\r\n\r\n":                        http.StatusForbidden,
+		"GET /livez/ HTTP/1.1\r\nHost: evil.example\r\n\r\n":                               http.StatusForbidden,
+		"GET /livez HTTP/1.1\r\nHost: evil.example\r\n\r\n":                                http.StatusOK,
+		"CONNECT evil.example:80 HTTP/1.1\r\nHost: evil.example:80\r\n\r\n":                http.StatusForbidden,
+		"GET /pods HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n":              http.StatusBadRequest,
+		"GET /pods HTTP/1.1\r\n\r\n":                                                       http.StatusBadRequest,
+		"GET /pods HTTP/1.0\r\n\r\n":                                                       http.StatusForbidden,
+		"GET /containerLogs/ns/p/..%2f..%2fx?follow=x HTTP/1.1\r\nHost: localhost\r\n\r\n": http.StatusBadRequest,
 	} {
 		require.Equal(t, want, raw(t, url, request), request)
 	}

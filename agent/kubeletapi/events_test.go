@@ -48,13 +48,13 @@ func TestEvents_ListAfterANumber(t *testing.T) {
 		}
 		return out
 	}
-	require.Equal(t, []string{"1 One", "2 Two", "3 Three"}, reasons("/events"))
-	require.Equal(t, []string{"3 Three"}, reasons("/events?since=2"))
-	require.Equal(t, []string{"3 Three"}, reasons("/events?since=0", "Last-Event-ID", "2"))
-	require.Empty(t, reasons("/events?since=3&watch=false"))
-	require.Len(t, reasons("/events?since=4"), 3, "of an agent before this one")
+	require.Equal(t, []string{"1 One", "2 Two", "3 Three"}, reasons("/agent/events"))
+	require.Equal(t, []string{"3 Three"}, reasons("/agent/events?since=2"))
+	require.Equal(t, []string{"3 Three"}, reasons("/agent/events?since=0", "Last-Event-ID", "2"))
+	require.Empty(t, reasons("/agent/events?since=3&watch=false"))
+	require.Len(t, reasons("/agent/events?since=4"), 3, "of an agent before this one")
 	for _, bad := range []string{"x", "-1", "1.5", "99999999999999999999"} {
-		code, body := ask(t, cfg, "/events?watch&since="+bad)
+		code, body := ask(t, cfg, "/agent/events?watch&since="+bad)
 		require.Equal(t, http.StatusBadRequest, code)
 		require.Contains(t, body, "must be the number of an event")
 	}
@@ -88,8 +88,8 @@ func TestEvents_WatchInBothForms(t *testing.T) {
 		log := eventlog.New(eventlog.Config{})
 		add(log, "One")
 		p, stop := serve(t, kubeletapi.Config{Events: log})
-		lines, closeLines := p.ask(t, "/events?watch")
-		sse, closeSSE := p.ask(t, "/events?since=1", "Accept: text/event-stream\r\n")
+		lines, closeLines := p.ask(t, "/agent/events?watch")
+		sse, closeSSE := p.ask(t, "/agent/events?since=1", "Accept: text/event-stream\r\n")
 		require.Contains(t, lines.line(), `"number":1,`)
 		time.Sleep(14 * time.Second) // longer than a request may take
 		add(log, "Two")
@@ -117,7 +117,7 @@ func TestEvents_SlowReaderGetsEventsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := eventlog.New(eventlog.Config{Size: 2})
 		p, stop := serve(t, kubeletapi.Config{Events: log})
-		c, closeIt := p.ask(t, "/events?watch")
+		c, closeIt := p.ask(t, "/agent/events?watch")
 		add(log, "One")
 		synctest.Wait() // the server writes, and the client does not read
 		for i := range 10 {
@@ -134,7 +134,7 @@ func TestEvents_SlowReaderGetsEventsLost(t *testing.T) {
 		require.NoError(t, closeIt())
 
 		// A client that reads nothing is disconnected.
-		c, closeIt = p.ask(t, "/events?watch")
+		c, closeIt = p.ask(t, "/agent/events?watch")
 		add(log, "Again")
 		began := time.Now()
 		time.Sleep(20 * time.Second)
@@ -149,11 +149,11 @@ func TestEvents_SlowReaderGetsEventsLost(t *testing.T) {
 func TestStream_LimitLeavesRoomForOtherRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, stop := serve(t, kubeletapi.Config{Events: fixed{}, MaxStreams: 2})
-		_, closeFirst := p.ask(t, "/events?watch")
-		_, closeSecond := p.ask(t, "/events?watch")
+		_, closeFirst := p.ask(t, "/agent/events?watch")
+		_, closeSecond := p.ask(t, "/agent/events?watch")
 		for range 2 {
 			c := p.dial()
-			fmt.Fprint(c, "GET /events?watch HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			fmt.Fprint(c, "GET /agent/events?watch HTTP/1.1\r\nHost: localhost\r\n\r\n")
 			answer, err := http.ReadResponse(bufio.NewReader(c), nil)
 			require.NoError(t, err)
 			require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
@@ -162,7 +162,7 @@ func TestStream_LimitLeavesRoomForOtherRequests(t *testing.T) {
 		_, closeOther := p.ask(t, "/healthz")
 		require.NoError(t, closeFirst())
 		synctest.Wait()
-		_, closeThird := p.ask(t, "/events?watch")
+		_, closeThird := p.ask(t, "/agent/events?watch")
 		for _, c := range []func() error{closeSecond, closeOther, closeThird} {
 			require.NoError(t, c())
 		}

@@ -30,7 +30,7 @@ func byUID(pods ...agent.Pod) *fake {
 
 func explanationOf(t *testing.T, cfg kubeletapi.Config, name string) api.Explanation {
 	t.Helper()
-	w := answer(t, cfg, "/explain/ns/"+name)
+	w := answer(t, cfg, "/agent/explain/ns/"+name)
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
 	var e api.Explanation
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &e))
@@ -65,7 +65,7 @@ func TestExplain_FindsThePodByItsName(t *testing.T) {
 		require.Equal(t, c.want, e.Pod.UID, name)
 	}
 	for _, missing := range []string{"we", "web-node2", "web-"} {
-		code, _ := ask(t, kubeletapi.Config{Agent: byUID(pod("1", "web-node1"))}, "/explain/ns/"+missing)
+		code, _ := ask(t, kubeletapi.Config{Agent: byUID(pod("1", "web-node1"))}, "/agent/explain/ns/"+missing)
 		require.Equal(t, http.StatusNotFound, code, missing)
 	}
 	noNode := byUID(pod("1", "web"))
@@ -90,7 +90,7 @@ func TestExplain_ReturnsTheAgentsExplanation(t *testing.T) {
 	}, e)
 
 	f.explain = func(types.UID) (agent.Explanation, error) { return agent.Explanation{Pod: p}, nil }
-	_, body := ask(t, kubeletapi.Config{Agent: f}, "/explain/ns/p")
+	_, body := ask(t, kubeletapi.Config{Agent: f}, "/agent/explain/ns/p")
 	require.Contains(t, body, `"why":[],"next":[],`, "lists in JSON")
 }
 
@@ -120,7 +120,7 @@ func TestExplain_ProblemsOfTheManifestComeFirst(t *testing.T) {
 		Why:  []string{`/etc/pods/web2.yaml: pod "web2": no containers`},
 		Next: []api.Step{{What: "the agent starts the pod when its manifest is corrected"}},
 	}, explanationOf(t, cfg, "web2"))
-	code, body := ask(t, cfg, "/explain/ns/web3")
+	code, body := ask(t, cfg, "/agent/explain/ns/web3")
 	require.Equal(t, http.StatusNotFound, code)
 	require.Equal(t, "pod \"web3\" not found in namespace \"ns\", and no manifest with that name has a problem\n", body)
 }

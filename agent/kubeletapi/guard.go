@@ -25,7 +25,7 @@ func (s *Server) guard(next http.Handler, loopback bool) http.Handler {
 		writeWithin(w, pageTimeout)
 		switch {
 		case r.URL.Path == "/livez":
-		case r.URL.Path == "/" && s.token != nil && s.cfg.Page != nil: // the page asks for the token and contains no data
+		case (r.URL.Path == "/" || r.URL.Path == "/agent/") && s.token != nil && s.cfg.Page != nil: // the page asks for the token and contains no data
 		case s.token != nil && !s.token.allows(r.Header.Get("Authorization")):
 			h.Set("WWW-Authenticate", "Bearer")
 			http.Error(w, "this agent requires the header Authorization: Bearer TOKEN", http.StatusUnauthorized)

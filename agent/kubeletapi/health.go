@@ -1,6 +1,7 @@
 package kubeletapi
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -71,7 +72,7 @@ func healthHandler(endpoint string, checks func() []Check) http.HandlerFunc {
 		verdict := "passed"
 		if failed != "" {
 			verdict = "failed"
-			w.WriteHeader(http.StatusServiceUnavailable)
+			w.WriteHeader(http.StatusInternalServerError)
 		}
 		switch {
 		case query.Has("verbose"):
@@ -82,6 +83,37 @@ func healthHandler(endpoint string, checks func() []Check) http.HandlerFunc {
 			fmt.Fprint(w, "ok")
 		}
 	}
+}
+
+// healthCheck responds to /healthz/NAME with the result of one check of /healthz, in the form of
+// the kubelet. Like the kubelet it has the checks ping, log and syncloop.
+func (s *Server) healthCheck(w http.ResponseWriter, r *http.Request) {
+	checks := append(s.healthzChecks(),
+		Check{Name: "log", Run: func() error { return nil }}, // no log line waits in a buffer
+		Check{Name: "syncloop", Run: s.fatalError})
+	i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == r.PathValue("check") })
+	if i < 0 {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", plainText)
+	if err := checks[i].Run(); err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+		fmt.Fprintf(w, "internal server error: %s\n", printable.Lines(err.Error(), "  "))
+		return
+	}
+	fmt.Fprint(w, "ok")
+}
+
+// fatalError returns the errors of the agent that only a restart of the agent resolves.
+func (s *Server) fatalError() error {
+	var errs []error
+	for _, c := range s.cfg.Agent.Health() {
+		if c.Fatal {
+			errs = append(errs, c.Err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // healthReport runs the checks that are not excluded. It returns the lines of all checks, and

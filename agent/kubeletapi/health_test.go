@@ -16,7 +16,7 @@ import (
 
 const (
 	healthy   = http.StatusOK
-	unhealthy = http.StatusServiceUnavailable
+	unhealthy = http.StatusInternalServerError
 )
 
 func TestHealth_HasTheKubeletsForm(t *testing.T) {
@@ -42,6 +42,35 @@ func TestHealth_HasTheKubeletsForm(t *testing.T) {
 		{"/livez?verbose", []kubeletapi.Check{bad}, healthy, "[+]ping ok\nlivez check passed\n"},
 	} {
 		code, body := ask(t, kubeletapi.Config{Checks: c.checks}, c.path)
+		require.Equal(t, c.code, code, c.path)
+		require.Equal(t, c.body, body, c.path)
+	}
+}
+
+func TestHealthzCheck_IsOneCheckInTheKubeletsForm(t *testing.T) {
+	t.Parallel()
+	good := kubeletapi.Check{Name: "good", Run: func() error { return nil }}
+	bad := kubeletapi.Check{Name: "bad", Run: func() error { return errors.New("it\nhurts") }}
+	slow := agent.Check{Name: "images", Err: errors.New("the disk is full")}
+	stuck := agent.Check{Name: "pods", Err: errors.New("a hook hangs"), Fatal: true}
+	for _, c := range []struct {
+		path   string
+		health []agent.Check
+		code   int
+		body   string
+	}{
+		{"/healthz/ping", []agent.Check{stuck}, healthy, "ok"},
+		{"/healthz/log", []agent.Check{stuck}, healthy, "ok"},
+		{"/healthz/good", nil, healthy, "ok"},
+		{"/healthz/bad", nil, unhealthy, "internal server error: it\n  hurts\n"},
+		{"/healthz/images", []agent.Check{slow}, healthy, "ok"},
+		{"/healthz/pods", []agent.Check{stuck}, unhealthy, "internal server error: a hook hangs\n"},
+		{"/healthz/syncloop", []agent.Check{slow}, healthy, "ok"},
+		{"/healthz/syncloop", []agent.Check{slow, stuck}, unhealthy, "internal server error: a hook hangs\n"},
+		{"/healthz/other", nil, http.StatusNotFound, "404 page not found\n"},
+	} {
+		cfg := kubeletapi.Config{Agent: &fake{health: c.health}, Checks: []kubeletapi.Check{good, bad}}
+		code, body := ask(t, cfg, c.path)
 		require.Equal(t, c.code, code, c.path)
 		require.Equal(t, c.body, body, c.path)
 	}

@@ -54,14 +54,14 @@ func TestResponses_HostileTextCannotStartALine(t *testing.T) {
 		"/healthz?verbose":                  {"[+]ping ok", "[+]late ok", "[-]stuck failed: x", "[-]bad failed: x", "[+]good ok", "  ", "healthz check failed"},
 		"/healthz?verbose&exclude=%0a[%2b]": {"[+]", "[-]", "[?]\"\\n[+]\" is not", "  ", "healthz check failed"},
 		"/readyz?verbose":                   {"[+]ping ok", "[-]late failed: x", "[-]stuck failed: x", "[-]bad failed: x", "[+]good ok", "  ", "readyz check failed"},
-		"/explain/ns/p?output=text":         {"ns/p is x", "Why:", "Next:", "Plan:", "Eviction:", "  "},
-		"/explain/ns/bad":                   {"x", "  "},
-		"/explain/ns/%0ax":                  {"pod \"\\nx\" not found"},
-		"/plan/eviction?output=text":        {"condition x", "no pod needs to be evicted now"},
-		"/plan/gc?output=text":              {"x", "  "},
-		"/logs/ns/p/c":                      {"container \"c\" in pod \"p\" is waiting to start: x", "  "},
-		"/logs/ns/p/%0ax":                   {"container \"\\nx\" not found"},
-		"/explain/ns/p?output=%0a%1b":       {"output="},
+		"/agent/explain/ns/p?output=text":   {"ns/p is x", "Why:", "Next:", "Plan:", "Eviction:", "  "},
+		"/agent/explain/ns/bad":             {"x", "  "},
+		"/agent/explain/ns/%0ax":            {"pod \"\\nx\" not found"},
+		"/agent/plan/eviction?output=text":  {"condition x", "no pod needs to be evicted now"},
+		"/agent/plan/gc?output=text":        {"x", "  "},
+		"/containerLogs/ns/p/c":             {"container \"c\" in pod \"p\" is waiting to start: x", "  "},
+		"/containerLogs/ns/p/%0ax":          {"container \"\\nx\" not found"},
+		"/agent/explain/ns/p?output=%0a%1b": {"output="},
 	} {
 		_, body := ask(t, cfg, path)
 		require.Equal(t, printable.Lines(body, ""), body, path)
@@ -84,12 +84,12 @@ func TestResponses_HostileTextIsEscapedInJSON(t *testing.T) {
 		Problems: func() []kubeletapi.Problem { return []kubeletapi.Problem{{File: "f", Err: errors.New(hostile)}} },
 		Events:   log,
 	}
-	_, body := ask(t, cfg, "/status")
+	_, body := ask(t, cfg, "/agent/status")
 	require.Equal(t, 1, strings.Count(body, "\n"))
 	var s api.Status
 	require.NoError(t, json.Unmarshal([]byte(body), &s))
 	require.Equal(t, []string{"f: " + want}, s.Problems)
-	_, body = ask(t, cfg, "/events")
+	_, body = ask(t, cfg, "/agent/events")
 	require.Equal(t, 1, strings.Count(body, "\n"))
 	var e api.Event
 	require.NoError(t, json.Unmarshal([]byte(body), &e))

@@ -80,7 +80,7 @@ func TestLogs_AreThoseOfTheInstance(t *testing.T) {
 				c.status.Name = "c"
 				p.Spec.Status.ContainerStatuses = []corev1.ContainerStatus{*c.status}
 			}
-			code, body := ask(t, kubeletapi.Config{Agent: &fake{pods: []agent.Pod{p}}, PodLogs: writeLogs(t, p, "c", 4)}, "/logs/ns/p/c"+c.query)
+			code, body := ask(t, kubeletapi.Config{Agent: &fake{pods: []agent.Pod{p}}, PodLogs: writeLogs(t, p, "c", 4)}, "/containerLogs/ns/p/c"+c.query)
 			require.Equal(t, c.code, code, body)
 			require.Equal(t, c.body, body)
 		})
@@ -95,18 +95,18 @@ func TestLogs_NamesSelectAPodAndAContainer(t *testing.T) {
 		Agent: &fake{node: nodeNamed("node1", corev1.ConditionTrue), pods: []agent.Pod{p}}, PodLogs: writeLogs(t, p, "c", 1),
 	}
 	for path, want := range map[string]string{
-		"/logs/ns/p-node1/c":        "instance 0\n",
-		"/logs/ns/p/c":              "instance 0\n",
-		"/logs/ns/p/e":              "container \"e\" not found in pod \"p\", its containers are: c, d\n",
-		"/logs/ns/p/..%2Fc":         "container \"../c\" not found in pod \"p\", its containers are: c, d\n",
-		"/logs/ns/q/c":              "pod \"q\" not found in namespace \"ns\"\n",
-		"/logs/other/p/c":           "pod \"p\" not found in namespace \"other\"\n",
-		"/logs/ns_p-node1%2F../p/c": "pod \"p\" not found in namespace \"ns_p-node1/..\"\n",
+		"/containerLogs/ns/p-node1/c":        "instance 0\n",
+		"/containerLogs/ns/p/c":              "instance 0\n",
+		"/containerLogs/ns/p/e":              "container \"e\" not found in pod \"p\", its containers are: c, d\n",
+		"/containerLogs/ns/p/..%2Fc":         "container \"../c\" not found in pod \"p\", its containers are: c, d\n",
+		"/containerLogs/ns/q/c":              "pod \"q\" not found in namespace \"ns\"\n",
+		"/containerLogs/other/p/c":           "pod \"p\" not found in namespace \"other\"\n",
+		"/containerLogs/ns_p-node1%2F../p/c": "pod \"p\" not found in namespace \"ns_p-node1/..\"\n",
 	} {
 		_, body := ask(t, cfg, path)
 		require.Equal(t, want, body, path)
 	}
-	code, _ := ask(t, kubeletapi.Config{Agent: cfg.Agent}, "/logs/ns/p/c")
+	code, _ := ask(t, kubeletapi.Config{Agent: cfg.Agent}, "/containerLogs/ns/p/c")
 	require.Equal(t, http.StatusNotFound, code, "without Config.PodLogs")
 }
 
@@ -143,7 +143,7 @@ func TestLogs_AreFollowedUntilThePodEnds(t *testing.T) {
 			c := &changing{pod: podOf("p", agent.Ending, "c"), known: true}
 			c.pod.Spec.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: runs()}}
 			url, _ := run(t, kubeletapi.Config{Agent: c, PodLogs: writeLogs(t, c.pod, "c", 1)})
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/logs/ns/p/c?follow", nil)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/containerLogs/ns/p/c?follow", nil)
 			require.NoError(t, err)
 			answer, err := http.DefaultClient.Do(r)
 			require.NoError(t, err)

@@ -38,7 +38,7 @@ func TestPlans_AreServedDespiteAnError(t *testing.T) {
 		"nothing":             {agent.Plan{}, missing, failed, failed},
 	} {
 		cfg := kubeletapi.Config{Agent: &fake{plan: func(context.Context) (agent.Plan, error) { return c.plan, c.err }}}
-		for path, want := range map[string]int{"/plan/eviction": c.eviction, "/plan/gc": c.gc} {
+		for path, want := range map[string]int{"/agent/plan/eviction": c.eviction, "/agent/plan/gc": c.gc} {
 			code, body := ask(t, cfg, path)
 			require.Equal(t, want, code, "%s %s", name, path)
 			if want == failed {
@@ -55,7 +55,7 @@ func TestGCPlan_HasImagesAndContainers(t *testing.T) {
 			Images: imagegc.Plan{At: at, HighThresholdPercent: 85}, Containers: containergc.Plan{At: at, NotReady: true},
 		}, nil
 	}}}
-	_, body := ask(t, cfg, "/plan/gc")
+	_, body := ask(t, cfg, "/agent/plan/gc")
 	var plan struct {
 		Images     imagegc.Plan     `json:"images"`
 		Containers containergc.Plan `json:"containers"`
@@ -63,6 +63,6 @@ func TestGCPlan_HasImagesAndContainers(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(body), &plan))
 	require.Equal(t, 85, plan.Images.HighThresholdPercent)
 	require.True(t, plan.Containers.NotReady)
-	_, text := ask(t, cfg, "/plan/gc?output=text")
+	_, text := ask(t, cfg, "/agent/plan/gc?output=text")
 	require.Equal(t, "containers:\n"+containergc.Plan{NotReady: true}.String()+"\nimages:\n"+imagegc.Plan{HighThresholdPercent: 85}.String(), text)
 }

@@ -131,28 +131,33 @@ func (s *Server) endpoints() (all []endpoint) {
 	}
 	mounted("/livez", healthHandler("livez", s.livezChecks))
 	mounted("/healthz", healthHandler("healthz", s.healthzChecks))
+	mounted("/healthz/{check}", http.HandlerFunc(s.healthCheck))
 	mounted("/readyz", healthHandler("readyz", s.readyzChecks))
 	mounted("/pods", withTimeLimit(http.HandlerFunc(s.pods)))
+	mounted("/pods/{$}", withTimeLimit(http.HandlerFunc(s.pods)))
 	mounted("/runningpods", withTimeLimit(http.HandlerFunc(s.runningPods)))
 	mounted("/runningpods/{$}", withTimeLimit(http.HandlerFunc(s.runningPods)))
 	mounted("/stats/summary", withTimeLimit(http.HandlerFunc(s.summary)))
-	mounted("/status", withTimeLimit(http.HandlerFunc(s.status)))
-	mounted("/explain/{namespace}/{pod}", withTimeLimit(http.HandlerFunc(s.explain)))
-	mounted("/plan/eviction", withTimeLimit(s.plan(s.evictionPlan)))
-	mounted("/plan/gc", withTimeLimit(s.plan(s.gcPlan)))
+	mounted("/agent/status", withTimeLimit(http.HandlerFunc(s.status)))
+	mounted("/agent/explain/{namespace}/{pod}", withTimeLimit(http.HandlerFunc(s.explain)))
+	mounted("/agent/plan/eviction", withTimeLimit(s.plan(s.evictionPlan)))
+	mounted("/agent/plan/gc", withTimeLimit(s.plan(s.gcPlan)))
 	if c.Configz != nil {
 		mounted("/configz", withTimeLimit(http.HandlerFunc(s.configz)))
 	}
 	if c.PodLogs != "" {
-		mounted("/logs/{namespace}/{pod}/{container}", withTimeLimit(s.stream(s.logs)))
+		mounted("/containerLogs/{namespace}/{pod}/{container}", withTimeLimit(s.stream(s.logs)))
 	}
 	if c.Events != nil {
-		mounted("/events", withTimeLimit(http.HandlerFunc(s.events)))
+		mounted("/agent/events", withTimeLimit(http.HandlerFunc(s.events)))
 	}
 	mounted("/metrics", withTimeLimit(c.Metrics))
 	mounted("/metrics/probes", withTimeLimit(c.ProbeMetrics))
 	mounted("/metrics/resource", withTimeLimit(c.ResourceMetrics))
-	mounted("/{$}", c.Page)
+	if c.Page != nil {
+		mounted("/agent/{$}", c.Page)
+		mounted("/{$}", http.RedirectHandler("/agent/", http.StatusFound))
+	}
 	if c.Pprof {
 		all = append(all, s.profiles()...)
 	}

@@ -26,7 +26,7 @@ import (
 func statusOf(t *testing.T, cfg kubeletapi.Config) api.Status {
 	t.Helper()
 	cfg.Clock = testingclock.NewFakeClock(at)
-	w := answer(t, cfg, "/status")
+	w := answer(t, cfg, "/agent/status")
 	require.Equal(t, http.StatusOK, w.Code)
 	var s api.Status
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &s))
@@ -35,7 +35,7 @@ func statusOf(t *testing.T, cfg kubeletapi.Config) api.Status {
 
 func TestStatus_AgentWithoutData(t *testing.T) {
 	t.Parallel()
-	w := answer(t, kubeletapi.Config{Clock: testingclock.NewFakeClock(at)}, "/status")
+	w := answer(t, kubeletapi.Config{Clock: testingclock.NewFakeClock(at)}, "/agent/status")
 	require.Contains(t, w.Body.String(), `"managers":[],"signals":[],"pods":[]}`, "lists in JSON")
 	require.Equal(t, at, statusOf(t, kubeletapi.Config{}).Now)
 }

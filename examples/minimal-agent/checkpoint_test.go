@@ -24,11 +24,11 @@ func TestBackoff_SurvivesARestartOfTheAgent(t *testing.T) {
 	next := func(a *running) (at time.Time) {
 		await(t, "a waits for its next start", func() bool {
 			var e api.Explanation
-			code, _ := a.get(t, "/explain/default/a")
+			code, _ := a.get(t, "/agent/explain/default/a")
 			if code != 200 {
 				return false
 			}
-			a.json(t, "/explain/default/a", &e)
+			a.json(t, "/agent/explain/default/a", &e)
 			for _, s := range e.Next {
 				if s.At != nil && s.What == "container app is restarted" {
 					at = *s.At

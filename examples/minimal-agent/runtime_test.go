@@ -112,7 +112,7 @@ func TestHealth_FailsWhileTheRuntimeHangs(t *testing.T) {
 	}
 	await(t, "healthy", health(http.StatusOK))
 	require.NoError(t, node.Fail("", fakecri.Fault{Hang: true}))
-	await(t, "not healthy", health(http.StatusServiceUnavailable))
+	await(t, "not healthy", health(http.StatusInternalServerError))
 	node.ClearFaults("")
 	await(t, "healthy again", health(http.StatusOK))
 	require.NoError(t, a.stop())
@@ -220,7 +220,7 @@ func TestPods_KeepRunningWithoutTheManifestFolder(t *testing.T) {
 	a := start(t, "--manifests", dir)
 	await(t, "the folder is missed", func() bool {
 		code, body := a.get(t, "/healthz")
-		return code == http.StatusServiceUnavailable && strings.Contains(body, dir)
+		return code == http.StatusInternalServerError && strings.Contains(body, dir)
 	})
 	require.NoError(t, os.Mkdir(dir, 0o755))
 	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
@@ -247,12 +247,12 @@ func TestPod_RefusedEditChangesNothing(t *testing.T) {
 	before := a.pods(t)["a-node1"].Status.ContainerStatuses[0].ContainerID
 	manifest(t, dir, "a.yaml", good+"    resources: {limits: {example.com/gpu: 1}}\n")
 	await(t, "the refusal is explained", func() bool {
-		_, text := a.get(t, "/explain/default/a?output=text")
+		_, text := a.get(t, "/agent/explain/default/a?output=text")
 		return strings.Contains(text, "the change of its spec was not admitted") && strings.Contains(text, "UnsupportedFields")
 	})
 	manifest(t, dir, "a.yaml", good)
 	await(t, "nothing is left to explain", func() bool {
-		_, text := a.get(t, "/explain/default/a?output=text")
+		_, text := a.get(t, "/agent/explain/default/a?output=text")
 		return !strings.Contains(text, "its change")
 	})
 	now := a.pods(t)["a-node1"].Status

@@ -30,7 +30,7 @@ func (r *running) json(t *testing.T, path string, into any) {
 
 func (r *running) status(t *testing.T) (s api.Status) {
 	t.Helper()
-	r.json(t, "/status", &s)
+	r.json(t, "/agent/status", &s)
 	return s
 }
 
@@ -120,7 +120,7 @@ func TestEvents_CanBeListedAndFollowed(t *testing.T) {
 	a := start(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+"/events?watch", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+"/agent/events?watch", nil)
 	require.NoError(t, err)
 	stream, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
@@ -137,7 +137,7 @@ func TestEvents_CanBeListedAndFollowed(t *testing.T) {
 		}
 	}
 	require.NoError(t, lines.Err())
-	_, body := a.get(t, "/events")
+	_, body := a.get(t, "/agent/events")
 	require.Contains(t, body, `"reason":"Started"`, "normal events, too")
 	require.NoError(t, a.stop(), "a stream holds up nobody")
 }
@@ -147,16 +147,16 @@ func TestExplain_ReturnsReasonsAndNextSteps(t *testing.T) {
 	a := start(t)
 	await(t, "the flaky pod backs off", func() bool { return podOf(a.status(t), "flaky").State == "CrashLoopBackOff" })
 	var e api.Explanation
-	a.json(t, "/explain/default/flaky-node1", &e)
+	a.json(t, "/agent/explain/default/flaky-node1", &e)
 	require.Contains(t, strings.Join(e.Why, "\n"), "CrashLoopBackOff: back-off")
 	require.NotEmpty(t, e.Next)
 	require.NotNil(t, e.Next[0].At)
 	require.Contains(t, e.Next[0].What, "is restarted")
 	require.Contains(t, e.Plan, "wait to start container")
 	require.Contains(t, e.EvictionOrder, "in the eviction order for")
-	_, text := a.get(t, "/explain/default/flaky?output=text")
+	_, text := a.get(t, "/agent/explain/default/flaky?output=text")
 	require.Contains(t, text, "default/flaky-node1 is CrashLoopBackOff")
-	code, _ := a.get(t, "/explain/default/nobody")
+	code, _ := a.get(t, "/agent/explain/default/nobody")
 	require.Equal(t, http.StatusNotFound, code)
 }
 
@@ -165,12 +165,12 @@ func TestPlans_ChangeNothing(t *testing.T) {
 	a := start(t)
 	await(t, "web runs", func() bool { return a.phase(t, "web") == corev1.PodRunning })
 	var plan map[string]json.RawMessage
-	a.json(t, "/plan/eviction", &plan)
+	a.json(t, "/agent/plan/eviction", &plan)
 	require.Contains(t, plan, "thresholds")
-	a.json(t, "/plan/gc", &plan)
+	a.json(t, "/agent/plan/gc", &plan)
 	require.Contains(t, plan, "images")
 	require.Contains(t, plan, "containers")
-	for _, path := range []string{"/plan/gc", "/plan/eviction"} {
+	for _, path := range []string{"/agent/plan/gc", "/agent/plan/eviction"} {
 		code, text := a.get(t, path+"?output=text")
 		require.Equal(t, http.StatusOK, code)
 		require.NotContains(t, text, "{")
@@ -182,7 +182,7 @@ func TestLogs_AreServed(t *testing.T) {
 	a := start(t)
 	await(t, "the flaky pod has restarted", func() bool { return podOf(a.status(t), "flaky").Restarts > 0 })
 	container := podOf(a.status(t), "flaky").Containers[0].Name
-	code, body := a.get(t, "/logs/default/flaky-node1/"+container+"?previous=true&timestamps=true&tailLines=1")
+	code, body := a.get(t, "/containerLogs/default/flaky-node1/"+container+"?previous=true&timestamps=true&tailLines=1")
 	require.Equal(t, http.StatusOK, code, body)
 	require.NotEmpty(t, body)
 	require.Equal(t, 1, strings.Count(body, "\n"))
@@ -192,20 +192,20 @@ func TestLogs_AreServed(t *testing.T) {
 		code int
 		text string
 	}{
-		"/logs/default/nobody/app":                                                                  {404, `pod "nobody" not found`},
-		"/logs/other/flaky-node1/" + container:                                                      {404, `pod "flaky-node1" not found in namespace "other"`},
-		"/logs/default/flaky-node1/other":                                                           {404, `container "other" not found in pod "flaky-node1", its containers are: ` + container},
-		"/logs/default/web-node1/" + web + "?previous=1":                                            {400, "previous terminated container"},
-		"/logs/default/flaky-node1/..%2F..%2F..%2Fetc%2Fpasswd":                                     {404, "not found in pod"},
-		"/logs/default/..%2F..%2Fetc/passwd":                                                        {404, "not found in namespace"},
-		"/logs/..%2F../x/y":                                                                         {404, "not found in namespace"},
-		"/logs/default/flaky-node1/" + container + "?tailLines=-1":                                  {400, `tailLines="-1": must be a number of at least 0`},
-		"/logs/default/flaky-node1/" + container + "?follow=perhaps":                                {400, `follow="perhaps": want true or false`},
-		"/logs/default/flaky-node1/" + container + "?sinceTime=today":                               {400, `sinceTime="today"`},
-		"/logs/default/flaky-node1/" + container + "?limitBytes=0":                                  {400, "at least 1"},
-		"/logs/default/flaky-node1/" + container + "?stream=Both":                                   {400, "must be All, Stdout or Stderr"},
-		"/logs/default/flaky-node1/" + container + "?follow=1&follow=0":                             {400, "given 2 times"},
-		"/logs/default/flaky-node1/" + container + "?sinceSeconds=1&sinceTime=2026-01-02T03:04:05Z": {400, "must not be used with sinceSeconds"},
+		"/containerLogs/default/nobody/app":                                                                  {404, `pod "nobody" not found`},
+		"/containerLogs/other/flaky-node1/" + container:                                                      {404, `pod "flaky-node1" not found in namespace "other"`},
+		"/containerLogs/default/flaky-node1/other":                                                           {404, `container "other" not found in pod "flaky-node1", its containers are: ` + container},
+		"/containerLogs/default/web-node1/" + web + "?previous=1":                                            {400, "previous terminated container"},
+		"/containerLogs/default/flaky-node1/..%2F..%2F..%2Fetc%2Fpasswd":                                     {404, "not found in pod"},
+		"/containerLogs/default/..%2F..%2Fetc/passwd":                                                        {404, "not found in namespace"},
+		"/containerLogs/..%2F../x/y":                                                                         {404, "not found in namespace"},
+		"/containerLogs/default/flaky-node1/" + container + "?tailLines=-1":                                  {400, `tailLines="-1": must be a number of at least 0`},
+		"/containerLogs/default/flaky-node1/" + container + "?follow=perhaps":                                {400, `follow="perhaps": want true or false`},
+		"/containerLogs/default/flaky-node1/" + container + "?sinceTime=today":                               {400, `sinceTime="today"`},
+		"/containerLogs/default/flaky-node1/" + container + "?limitBytes=0":                                  {400, "at least 1"},
+		"/containerLogs/default/flaky-node1/" + container + "?stream=Both":                                   {400, "must be All, Stdout or Stderr"},
+		"/containerLogs/default/flaky-node1/" + container + "?follow=1&follow=0":                             {400, "given 2 times"},
+		"/containerLogs/default/flaky-node1/" + container + "?sinceSeconds=1&sinceTime=2026-01-02T03:04:05Z": {400, "must not be used with sinceSeconds"},
 	} {
 		code, body := a.get(t, path)
 		require.Equal(t, want.code, code, path)
@@ -221,7 +221,7 @@ func TestLogs_FollowEndsWithTheAgentAndWithThePod(t *testing.T) {
 	a := start(t, "--manifests", dir)
 	await(t, "both run", func() bool { return a.phase(t, "a") == corev1.PodRunning && a.phase(t, "b") == corev1.PodRunning })
 	follow := func(name string) (wait func() error) {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+"/logs/default/"+name+"-node1/app?follow=true", nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+"/containerLogs/default/"+name+"-node1/app?follow=true", nil)
 		require.NoError(t, err)
 		stream, err := http.DefaultClient.Do(req)
 		require.NoError(t, err)
@@ -254,7 +254,7 @@ func TestStatus_ShowsATerminatingPodUntilItIsRemoved(t *testing.T) {
 	await(t, "a ends", func() bool { return podOf(a.status(t), "a").State == "Terminating" })
 	var e api.Explanation
 	await(t, "it is told until when", func() bool {
-		a.json(t, "/explain/default/a", &e)
+		a.json(t, "/agent/explain/default/a", &e)
 		return len(e.Next) == 2
 	})
 	require.Contains(t, e.Why[0], "no source defines it any more")
@@ -262,7 +262,7 @@ func TestStatus_ShowsATerminatingPodUntilItIsRemoved(t *testing.T) {
 	require.Empty(t, e.Plan)
 	node.ClearFaults("")
 	await(t, "a is gone", func() bool { return podOf(a.status(t), "a").Name == "" })
-	code, _ := a.get(t, "/explain/default/a")
+	code, _ := a.get(t, "/agent/explain/default/a")
 	require.Equal(t, http.StatusNotFound, code)
 }
 
@@ -273,15 +273,15 @@ func TestExplain_NamesAnInvalidManifest(t *testing.T) {
 	manifest(t, dir, "big.yaml", podYAML("big", "demo/web:1")+"    resources: {requests: {cpu: 1000}}\n")
 	a := start(t, "--manifests", dir)
 	var e api.Explanation
-	await(t, "the problem is known", func() bool { code, _ := a.get(t, "/explain/default/bad"); return code == http.StatusOK })
+	await(t, "the problem is known", func() bool { code, _ := a.get(t, "/agent/explain/default/bad"); return code == http.StatusOK })
 	for _, other := range []string{"ba", "a", "yaml", "tmp", "colour", "unknown"} { // these words are in the text of the page
-		code, body := a.get(t, "/explain/default/"+other)
+		code, body := a.get(t, "/agent/explain/default/"+other)
 		require.Equal(t, http.StatusNotFound, code, "%s: %s", other, body)
 	}
-	a.json(t, "/explain/default/bad", &e)
+	a.json(t, "/agent/explain/default/bad", &e)
 	require.Contains(t, e.Why[0], "colour")
 	await(t, "the other is refused", func() bool { return podOf(a.status(t), "big").State == "OutOfcpu" })
-	a.json(t, "/explain/default/big", &e)
+	a.json(t, "/agent/explain/default/big", &e)
 	require.Contains(t, e.Why[0], "it was not admitted: OutOfcpu")
 	require.NotEmpty(t, a.status(t).Problems)
 }
@@ -295,7 +295,7 @@ func TestExplain_NamesASecondManifestOfThePod(t *testing.T) {
 	a := start(t, "--manifests", dir)
 	await(t, "web runs", func() bool { return a.phase(t, "web") == corev1.PodRunning })
 	var e api.Explanation
-	a.json(t, "/explain/default/web", &e)
+	a.json(t, "/agent/explain/default/web", &e)
 	require.Contains(t, e.Why[0], "another manifest of this pod is ignored: "+filepath.Join(dir, "b.yaml"))
 	require.NotContains(t, strings.Join(e.Why, ""), "c.yaml")
 }

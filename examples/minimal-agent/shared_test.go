@@ -30,7 +30,7 @@ func TestServer_EndpointsShareAnswersOfTheRuntime(t *testing.T) {
 	const each = 20
 	before, began := calls(), time.Now()
 	for range each {
-		for _, path := range []string{"/status", "/stats/summary", "/explain/default/web"} {
+		for _, path := range []string{"/agent/status", "/stats/summary", "/agent/explain/default/web"} {
 			code, body := a.get(t, path)
 			require.Equal(t, http.StatusOK, code, body)
 		}

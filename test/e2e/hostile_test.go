@@ -163,7 +163,7 @@ func TestHungContainerdTurnsHealthRedAndRestartsNoContainer(t *testing.T) {
 	t.Cleanup(goOn)
 	begin, stalled := time.Now(), stalls(t)
 	waitFor(t, startTimeout, "the agent to be unhealthy and say why", a.health(func(code int, body string) bool {
-		return code == http.StatusServiceUnavailable && strings.Contains(body, "no answer")
+		return code == http.StatusInternalServerError && strings.Contains(body, "no answer")
 	}))
 	t.Logf("unhealthy after %v", time.Since(begin).Round(10*time.Millisecond))
 	require.Less(t, time.Since(begin)-stalled(), 12*time.Second)

@@ -82,7 +82,7 @@ func TestAHundredIdlePodsCostLittle(t *testing.T) {
 	gone, stalled := time.Now(), stalls(t)
 	p.server.Stop()
 	waitFor(t, startTimeout, "the agent to be unhealthy", n.agent.health(func(code int, _ string) bool {
-		return code == http.StatusServiceUnavailable
+		return code == http.StatusInternalServerError
 	}))
 	t.Logf("unhealthy %v after the end of its runtime", time.Since(gone).Round(10*time.Millisecond))
 	require.Less(t, time.Since(gone)-stalled(), deathLimit)

@@ -424,7 +424,7 @@ func (r *run) await(ctx context.Context, what string, missing func() string) err
 func (r *run) explain() string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(steadyPods())) {
-		_, body, err := r.agent.get("/explain/default/"+name+"-"+nodeName+"?output=text", 5*time.Second)
+		_, body, err := r.agent.get("/agent/explain/default/"+name+"-"+nodeName+"?output=text", 5*time.Second)
 		if err != nil {
 			body = []byte(err.Error())
 		}

@@ -145,7 +145,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Status returns the state of the whole agent.
 func (c *Client) Status(ctx context.Context) (s Status, err error) {
-	return s, c.json(ctx, "/status", &s)
+	return s, c.json(ctx, "/agent/status", &s)
 }
 
 // Pods returns the pods that a source defines, as the kubelet's /pods does.
@@ -155,7 +155,7 @@ func (c *Client) Pods(ctx context.Context) (list corev1.PodList, err error) {
 
 // Explain returns why a pod is in its state.
 func (c *Client) Explain(ctx context.Context, namespace, pod string) (e Explanation, err error) {
-	return e, c.json(ctx, path("explain", namespace, pod), &e)
+	return e, c.json(ctx, path("agent", "explain", namespace, pod), &e)
 }
 
 // EventsQuery selects events.
@@ -213,7 +213,7 @@ func (c *Client) events(ctx context.Context, query url.Values, watch bool, yield
 		ctx, cancel = context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 	}
-	body, err := c.get(ctx, "/events", query, "")
+	body, err := c.get(ctx, "/agent/events", query, "")
 	if err != nil {
 		return 0, err
 	}
@@ -226,7 +226,7 @@ func (c *Client) events(ctx context.Context, query url.Values, watch bool, yield
 		var e Event
 		switch err := decoder.Decode(&e); {
 		case err != nil && limited.N == 0:
-			return 0, fmt.Errorf("%s/events: the response is longer than %d bytes", c.server, c.maxAnswer)
+			return 0, fmt.Errorf("%s/agent/events: the response is longer than %d bytes", c.server, c.maxAnswer)
 		case errors.Is(err, io.EOF) && watch, errors.Is(err, io.ErrUnexpectedEOF) && watch:
 			return 0, ErrStreamEnded
 		case errors.Is(err, io.EOF):
@@ -269,7 +269,7 @@ func (c *Client) Logs(ctx context.Context, q LogsQuery) (io.ReadCloser, error) {
 	if q.Since > 0 {
 		query.Set("sinceSeconds", strconv.FormatInt(int64((q.Since+time.Second-1)/time.Second), 10))
 	}
-	return c.get(ctx, path("logs", q.Namespace, q.Pod, q.Container), query, "")
+	return c.get(ctx, path("containerLogs", q.Namespace, q.Pod, q.Container), query, "")
 }
 
 // Form is the format of a plan.
@@ -283,12 +283,12 @@ const (
 
 // EvictionPlan returns what eviction would do now.
 func (c *Client) EvictionPlan(ctx context.Context, form Form) ([]byte, error) {
-	return c.whole(ctx, "/plan/eviction", form)
+	return c.whole(ctx, "/agent/plan/eviction", form)
 }
 
 // GCPlan returns which containers and images garbage collection would delete now.
 func (c *Client) GCPlan(ctx context.Context, form Form) ([]byte, error) {
-	return c.whole(ctx, "/plan/gc", form)
+	return c.whole(ctx, "/agent/plan/gc", form)
 }
 
 // path joins and escapes the parts of a path.

@@ -58,10 +58,10 @@ func TestClient_SendsTheRequestedQueries(t *testing.T) {
 	_, err = numbers(ctx, c, api.EventsQuery{Since: 7}, 0)
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		"GET /status application/json", "GET /pods application/json", "GET /explain/default/a%2F..%2Fb%3Fc application/json",
-		"GET /plan/eviction text/plain", "GET /plan/gc application/json",
-		"GET /logs/n/p/c?sinceSeconds=2&tailLines=0 ", "GET /logs/n/p/c?follow=true&previous=true&timestamps=true ",
-		"GET /events?since=7 ",
+		"GET /agent/status application/json", "GET /pods application/json", "GET /agent/explain/default/a%2F..%2Fb%3Fc application/json",
+		"GET /agent/plan/eviction text/plain", "GET /agent/plan/gc application/json",
+		"GET /containerLogs/n/p/c?sinceSeconds=2&tailLines=0 ", "GET /containerLogs/n/p/c?follow=true&previous=true&timestamps=true ",
+		"GET /agent/events?since=7 ",
 	}, asked)
 }
 

@@ -13,7 +13,7 @@ import (
 // This client requests the explanation of a pod and prints it.
 func Example() {
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/explain/default/web" {
+		if r.URL.Path != "/agent/explain/default/web" {
 			http.Error(w, "no such pod", http.StatusNotFound)
 			return
 		}

@@ -176,7 +176,7 @@ func TestClient_EventsAreLimited(t *testing.T) {
 		got, err := numbers(t.Context(), c, api.EventsQuery{}, 0)
 		require.Len(t, got, x.list, name)
 		if len(x.text) > 150_000 {
-			require.ErrorContains(t, err, "/events: the response is longer than 150000 bytes", name)
+			require.ErrorContains(t, err, "/agent/events: the response is longer than 150000 bytes", name)
 		} else {
 			require.NoError(t, err, name)
 		}

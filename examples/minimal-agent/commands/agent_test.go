@@ -119,21 +119,21 @@ func serveAgent(t *testing.T, status func() api.Status) string {
 		}
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /status", answer(func(*http.Request) any { return status() }))
+	mux.HandleFunc("GET /agent/status", answer(func(*http.Request) any { return status() }))
 	mux.HandleFunc("GET /pods", answer(func(*http.Request) any { return podList(status().Pods) }))
-	mux.HandleFunc("GET /plan/eviction", plan("memory.available<100Mi (hard): met\nevict default/web-node1"))
-	mux.HandleFunc("GET /plan/gc", plan("remove container \x1b[5mx"))
-	mux.HandleFunc("GET /events", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /agent/plan/eviction", plan("memory.available<100Mi (hard): met\nevict default/web-node1"))
+	mux.HandleFunc("GET /agent/plan/gc", plan("remove container \x1b[5mx"))
+	mux.HandleFunc("GET /agent/events", func(w http.ResponseWriter, r *http.Request) {
 		for _, e := range agentEvents() {
 			data, _ := json.Marshal(e)
 			fmt.Fprintf(w, "%s\n", data)
 		}
 	})
-	mux.HandleFunc("GET /explain/default/nopod", answer(func(*http.Request) any {
+	mux.HandleFunc("GET /agent/explain/default/nopod", answer(func(*http.Request) any {
 		return api.Explanation{Pod: api.Pod{Namespace: "default", Name: "nopod", State: "InvalidManifest"}, Why: []string{"nopod.yaml: unknown field"}}
 	}))
-	mux.HandleFunc("GET /explain/default/nope", http.NotFound)
-	mux.HandleFunc("GET /explain/{namespace}/{pod}", answer(func(r *http.Request) any {
+	mux.HandleFunc("GET /agent/explain/default/nope", http.NotFound)
+	mux.HandleFunc("GET /agent/explain/{namespace}/{pod}", answer(func(r *http.Request) any {
 		for _, p := range status().Pods {
 			if p.Namespace == r.PathValue("namespace") && p.Name == r.PathValue("pod") {
 				p.Events = nil
@@ -142,8 +142,8 @@ func serveAgent(t *testing.T, status func() api.Status) string {
 		}
 		return nil
 	}))
-	mux.HandleFunc("GET /logs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, "%s\n", strings.TrimPrefix(r.URL.String(), "/logs/"))
+	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s\n", strings.TrimPrefix(r.URL.String(), "/containerLogs/"))
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)

@@ -33,14 +33,14 @@ func hostileAgent(t *testing.T) string {
 	s.Signals = []api.Signal{{Name: hostile}, {Name: hostile, Time: new(now()), Capacity: 1, Thresholds: []api.Threshold{{Text: hostile}}}}
 	s.Pods, s.Problems = []api.Pod{pod, pod}, []string{hostile}
 	s.Pods[1].Name = "other"
-	answers := map[string]any{"/status": s, "/events": event}
+	answers := map[string]any{"/agent/status": s, "/agent/events": event}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {
 		case answers[path] != nil:
 			_ = json.NewEncoder(w).Encode(answers[path])
-		case strings.HasPrefix(path, "/explain/"):
+		case strings.HasPrefix(path, "/agent/explain/"):
 			_ = json.NewEncoder(w).Encode(api.Explanation{Pod: pod, Why: []string{hostile}, Next: []api.Step{{What: hostile}}, Plan: "wait", EvictionOrder: "never"})
-		case path == "/plan/gc":
+		case path == "/agent/plan/gc":
 			_, _ = w.Write([]byte(strings.ReplaceAll("keep "+hostile, "\n", " ")))
 		default:
 			http.Error(w, hostile, http.StatusInternalServerError)

@@ -98,7 +98,7 @@ func (a *canned) replace(r *http.Response) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	kind, name, _ := strings.Cut(strings.TrimPrefix(r.Request.URL.Path, "/"), "/")
+	kind, name, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(r.Request.URL.Path, "/agent"), "/"), "/")
 	var body any
 	switch kind {
 	case "status":
@@ -116,7 +116,7 @@ func (a *canned) replace(r *http.Response) error {
 			Next: []api.Step{{At: &at, What: "container main starts again"}, {What: "its sandbox stays"}},
 			Plan: "start container main\nkeep sandbox", EvictionOrder: "number 2 of 6 in the eviction order for memory.available",
 		}
-	case "logs":
+	case "containerLogs":
 		return a.answer(r, http.StatusOK, []byte(a.log))
 	default:
 		return nil

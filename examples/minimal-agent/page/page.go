@@ -43,11 +43,7 @@ func Handler() http.Handler {
 	etag := fmt.Sprintf("%q", digest(string(body)))
 	csp := policy()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path != "/":
-			http.NotFound(w, r)
-			return
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
 			http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
 			return

@@ -173,7 +173,7 @@ async function explain(n, d) {
   if (n.detail === d) showDetail(n);
 }
 function showContainer(n, c, p) {
-  const t = n.parts, u = c.usage, tailIt = () => tail(n, pathOf("logs", p.namespace, p.name, c.name));
+  const t = n.parts, u = c.usage, tailIt = () => tail(n, "../" + pathOf("containerLogs", p.namespace, p.name, c.name));
   if (!t.log.ontoggle) attr(t.lines, "aria-label", "Log of container " + c.name);
   t.log.ontoggle = t.previous.onchange = tailIt;
   fill(n, containerLevel(c), {

@@ -112,8 +112,7 @@ func TestPage_Head(t *testing.T) {
 
 func TestPage_ServesNoOtherPath(t *testing.T) {
 	served := mounted(t, kubeletapi.Config{Agent: noPods{}, Page: page.Handler()})
-	for _, path := range []string{"/page.js", "/page.css", "/index.html", "/favicon.ico", "/x/", "/configz"} {
-		require.Equal(t, http.StatusNotFound, ask(t, page.Handler(), http.MethodGet, path).Code, path)
+	for _, path := range []string{"/page.js", "/page.css", "/index.html", "/favicon.ico", "/agent/page.js", "/agent/x", "/x/", "/configz"} {
 		require.Equal(t, http.StatusNotFound, ask(t, served, http.MethodGet, path).Code, path)
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
@@ -121,8 +120,11 @@ func TestPage_ServesNoOtherPath(t *testing.T) {
 		require.Equal(t, http.StatusMethodNotAllowed, w.Code, method)
 		require.Equal(t, "GET, HEAD", w.Header().Get("Allow"), method)
 	}
-	require.Equal(t, http.StatusOK, ask(t, served, http.MethodGet, "/").Code)
-	require.Equal(t, http.StatusOK, ask(t, served, http.MethodHead, "/").Code)
+	require.Equal(t, http.StatusOK, ask(t, served, http.MethodGet, "/agent/").Code)
+	require.Equal(t, http.StatusOK, ask(t, served, http.MethodHead, "/agent/").Code)
+	redirect := ask(t, served, http.MethodGet, "/")
+	require.Equal(t, http.StatusFound, redirect.Code)
+	require.Equal(t, "/agent/", redirect.Header().Get("Location"))
 }
 
 func mounted(t *testing.T, cfg kubeletapi.Config) http.Handler {
@@ -141,13 +143,14 @@ func TestPage_Access(t *testing.T) {
 		host, path, bearer string
 		want               int
 	}{
-		"no token is needed":        {path: "/", want: http.StatusOK},
-		"another host's name":       {host: "rebound.example", path: "/", want: http.StatusForbidden},
-		"without the token":         {access: kubeletapi.Access{TokenFile: token}, path: "/", want: http.StatusOK},
-		"with the token":            {access: kubeletapi.Access{TokenFile: token}, path: "/", bearer: "secret", want: http.StatusOK},
-		"state without the token":   {access: kubeletapi.Access{TokenFile: token}, path: "/status", want: http.StatusUnauthorized},
-		"state with the token":      {access: kubeletapi.Access{TokenFile: token}, path: "/status", bearer: "secret", want: http.StatusOK},
-		"not quite the page's path": {access: kubeletapi.Access{TokenFile: token}, path: "//", want: http.StatusUnauthorized},
+		"no token is needed":        {path: "/agent/", want: http.StatusOK},
+		"another host's name":       {host: "rebound.example", path: "/agent/", want: http.StatusForbidden},
+		"without the token":         {access: kubeletapi.Access{TokenFile: token}, path: "/agent/", want: http.StatusOK},
+		"with the token":            {access: kubeletapi.Access{TokenFile: token}, path: "/agent/", bearer: "secret", want: http.StatusOK},
+		"redirected to the page":    {access: kubeletapi.Access{TokenFile: token}, path: "/", want: http.StatusOK},
+		"state without the token":   {access: kubeletapi.Access{TokenFile: token}, path: "/agent/status", want: http.StatusUnauthorized},
+		"state with the token":      {access: kubeletapi.Access{TokenFile: token}, path: "/agent/status", bearer: "secret", want: http.StatusOK},
+		"not quite the page's path": {access: kubeletapi.Access{TokenFile: token}, path: "/agent//", want: http.StatusUnauthorized},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := kubeletapi.New(kubeletapi.Config{Agent: noPods{}, Page: page.Handler(), Access: test.access})
@@ -169,7 +172,7 @@ func TestPage_Access(t *testing.T) {
 			require.NoError(t, answer.Body.Close())
 			require.Equal(t, test.want, answer.StatusCode)
 			policy := "default-src 'none'; frame-ancestors 'none'"
-			if test.path == "/" && test.want == http.StatusOK {
+			if test.path != "/agent/status" && test.want == http.StatusOK {
 				policy = ask(t, page.Handler(), http.MethodGet, "/").Header().Get("Content-Security-Policy")
 			}
 			require.Equal(t, policy, answer.Header.Get("Content-Security-Policy"))
