@@ -169,16 +169,14 @@ func (a *Agent) PlanEviction(ctx context.Context) (eviction.Decision, error) {
 // Health returns the state of each part in a fixed order: first the runtime, then the parts that
 // run pods, then the parts that manage the node.
 func (a *Agent) Health() []Check {
-	var checks []Check
-	node := a.node.Checks()
-	for i, c := range node {
+	node, pods := a.node.Checks(), a.pods.Checks()
+	checks := make([]Check, 0, len(node)+len(pods))
+	checks = append(checks, Check(node[0])) // the runtime comes first
+	for _, c := range pods {
 		checks = append(checks, Check(c))
-		if i > 0 {
-			continue // only the first check, the runtime, comes before the checks of the pod loop
-		}
-		for _, c := range a.pods.Checks() {
-			checks = append(checks, Check(c))
-		}
+	}
+	for _, c := range node[1:] {
+		checks = append(checks, Check(c))
 	}
 	return checks
 }
