@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/clock"
 
@@ -69,6 +71,10 @@ type Config struct {
 	// Metrics, ProbeMetrics and ResourceMetrics serve /metrics, /metrics/probes and
 	// /metrics/resource; Page serves /. A path whose handler is nil does not exist.
 	Metrics, ProbeMetrics, ResourceMetrics, Page http.Handler
+	// Streams starts commands and streams in the runtime for /exec, /attach, /portForward and
+	// /run. It requires Access.TokenFile, because clients may run commands as root. If nil, these
+	// paths respond that they are disabled.
+	Streams Streams
 	// Pprof enables /debug/pprof/.
 	Pprof bool
 
@@ -111,6 +117,16 @@ func (a Access) Validate() error {
 		return errors.New("CertFile and KeyFile must both be set, or neither")
 	}
 	return nil
+}
+
+// Streams starts commands and streams in the runtime. *cri.Client implements it. Exec, Attach and
+// PortForward return the URL at which the runtime serves the stream.
+type Streams interface {
+	Exec(context.Context, *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error)
+	Attach(context.Context, *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error)
+	PortForward(context.Context, *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error)
+	// ExecSync runs a command until it has ended. A timeout of 0 means no limit.
+	ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (stdout, stderr []byte, err error)
 }
 
 // Events is a log of events that clients can follow. *eventlog.Log implements it.
@@ -179,6 +195,9 @@ func (c Config) Validate() error {
 	}
 	if d := c.withDefaults(); d.MaxStreams >= d.MaxConnections {
 		errs = append(errs, fmt.Errorf("field MaxStreams: must be less than MaxConnections, which is %d", d.MaxConnections))
+	}
+	if c.Streams != nil && c.Access.TokenFile == "" {
+		errs = append(errs, errors.New("field Streams: requires Access.TokenFile, because every client could run commands in containers"))
 	}
 	for i, check := range c.Checks {
 		if check.Name == "" || check.Run == nil {

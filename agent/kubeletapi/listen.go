@@ -86,6 +86,17 @@ func setAnswering(ctx context.Context, state connState) {
 	}
 }
 
+// holdConnection makes Run wait until the returned function is called, although the connection
+// of the request's context is hijacked.
+func holdConnection(ctx context.Context) (release func()) {
+	t, ok := ctx.Value(connKey{}).(trackedConn)
+	if !ok {
+		return func() {}
+	}
+	t.pool.serving.Add(1)
+	return t.pool.serving.Done
+}
+
 // set records a change of a connection. Callers hold mu.
 func (c *connections) set(conn net.Conn, state connState) {
 	c.changes++
@@ -137,12 +148,13 @@ func (c *connections) closeOne() {
 
 // profiles returns the endpoints of pprof.
 func (s *Server) profiles() []endpoint {
+	get := []string{http.MethodGet}
 	return []endpoint{
-		{"/debug/pprof/", withTimeLimit(http.HandlerFunc(pprof.Index))},
-		{"/debug/pprof/cmdline", http.HandlerFunc(pprof.Cmdline)},
-		{"/debug/pprof/symbol", http.HandlerFunc(pprof.Symbol)},
-		{"/debug/pprof/profile", s.stream(pprof.Profile)},
-		{"/debug/pprof/trace", s.stream(pprof.Trace)},
+		{"/debug/pprof/", withTimeLimit(http.HandlerFunc(pprof.Index)), get},
+		{"/debug/pprof/cmdline", http.HandlerFunc(pprof.Cmdline), get},
+		{"/debug/pprof/symbol", http.HandlerFunc(pprof.Symbol), get},
+		{"/debug/pprof/profile", s.stream(pprof.Profile), get},
+		{"/debug/pprof/trace", s.stream(pprof.Trace), get},
 	}
 }
 

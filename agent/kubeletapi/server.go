@@ -110,7 +110,9 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range s.endpoints() {
-		mux.Handle("GET "+e.pattern, e.handler)
+		for _, method := range e.methods {
+			mux.Handle(method+" "+e.pattern, e.handler)
+		}
 	}
 	return mux
 }
@@ -119,6 +121,7 @@ func (s *Server) Handler() http.Handler {
 type endpoint struct {
 	pattern string
 	handler http.Handler
+	methods []string // GET includes HEAD
 }
 
 // endpoints returns the endpoints that exist with this configuration.
@@ -126,7 +129,7 @@ func (s *Server) endpoints() (all []endpoint) {
 	c := s.cfg
 	mounted := func(pattern string, h http.Handler) {
 		if h != nil {
-			all = append(all, endpoint{pattern, h})
+			all = append(all, endpoint{pattern, h, []string{http.MethodGet}})
 		}
 	}
 	mounted("/livez", healthHandler("livez", s.livezChecks))
@@ -158,6 +161,7 @@ func (s *Server) endpoints() (all []endpoint) {
 		mounted("/agent/{$}", c.Page)
 		mounted("/{$}", http.RedirectHandler("/agent/", http.StatusFound))
 	}
+	all = append(all, s.streamEndpoints()...)
 	if c.Pprof {
 		all = append(all, s.profiles()...)
 	}

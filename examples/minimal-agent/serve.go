@@ -39,6 +39,9 @@ func (p *program) serverConfig() kubeletapi.Config {
 	}
 	if p.opts.EnableDebuggingHandlers {
 		cfg.PodLogs = p.machine.PodLogs
+		if p.opts.Access.TokenFile != "" { // without a token, all users of this machine could run commands in containers
+			cfg.Streams = p.machine.Runtime
+		}
 	}
 	return cfg
 }
