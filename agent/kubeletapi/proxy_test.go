@@ -1,96 +1,138 @@
 package kubeletapi_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"io"
-	"net"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/agent"
 	"github.com/kubeparts/kubeparts/agent/kubeletapi"
-	"github.com/kubeparts/kubeparts/fakecri"
-	"github.com/kubeparts/kubeparts/fakecri/streaming"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// nodeStreams adapts a simulated node to kubeletapi.Streams.
-type nodeStreams struct{ *fakecri.Node }
-
-func (n nodeStreams) ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, []byte, error) {
-	return n.Node.ExecSync(ctx, id, command, timeout)
-}
-
-// streamBed is a server before a simulated node with one pod, whose streams are on a real socket.
-type streamBed struct {
-	t    *testing.T
-	node *fakecri.Node
+// streamRuntime is a runtime that serves streams over WebSocket. Every stream begins with the
+// message hello. With hang it stays open until the client closes it.
+type streamRuntime struct {
 	url  string
-	stop func() error
+	hang bool
+	err  error
+
+	mu      sync.Mutex
+	asked   []any         // the requests of the agent
+	headers []http.Header // of the streams
+	got     []string      // messages of clients
 }
 
-func newStreamBed(t *testing.T, program fakecri.Program, change ...func(*kubeletapi.Config)) *streamBed {
-	t.Helper()
-	web := httptest.NewUnstartedServer(nil)
-	server := streaming.New(web.Listener.Addr().String())
-	node, err := fakecri.New(fakecri.Config{
-		Images:   []fakecri.Image{{Name: "app"}},
-		Programs: map[string]fakecri.Program{"app": program},
-		Listen:   net.Listen, Streamer: server.Streamer,
-	})
-	require.NoError(t, err)
-	var withoutToken []string // paths of requests of which the runtime received a token
-	web.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "" {
-			withoutToken = append(withoutToken, r.URL.Path)
+func (f *streamRuntime) ask(request any) (url string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, request)
+	return f.url + "/stream/1", f.err
+}
+
+func (f *streamRuntime) Exec(_ context.Context, r *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
+	url, err := f.ask(r)
+	return &runtimeapi.ExecResponse{Url: url}, err
+}
+
+func (f *streamRuntime) Attach(_ context.Context, r *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
+	url, err := f.ask(r)
+	return &runtimeapi.AttachResponse{Url: url}, err
+}
+
+func (f *streamRuntime) PortForward(_ context.Context, r *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
+	url, err := f.ask(r)
+	return &runtimeapi.PortForwardResponse{Url: url}, err
+}
+
+func (f *streamRuntime) ExecSync(_ context.Context, id string, command []string, timeout time.Duration) ([]byte, []byte, error) {
+	if timeout != 0 {
+		return nil, nil, errors.New("the command has a time limit")
+	}
+	_, err := f.ask(append([]string{id}, command...))
+	return []byte("out"), []byte("err"), err
+}
+
+func (f *streamRuntime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	upgrader := websocket.Upgrader{Subprotocols: []string{"v4.channel.k8s.io"}}
+	conn, err := upgrader.Upgrade(w, r, nil)
+	if err != nil {
+		return // the response has the reason
+	}
+	defer conn.Close()
+	f.mu.Lock()
+	f.headers = append(f.headers, r.Header.Clone())
+	f.mu.Unlock()
+	_ = conn.WriteMessage(websocket.BinaryMessage, []byte("hello"))
+	for f.hang {
+		_, message, err := conn.ReadMessage()
+		if err != nil {
+			return
 		}
-		server.ServeHTTP(w, r)
-	})
-	web.Start()
-	t.Cleanup(func() {
-		web.CloseClientConnections()
-		web.Close()
-		node.Shutdown()
-		require.Empty(t, withoutToken, "the token of the agent is not for the runtime")
-	})
-	config := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: "p", Namespace: "ns", Uid: "uid"}}
-	sandbox, err := node.RunPodSandbox(t.Context(), config, "")
-	require.NoError(t, err)
-	container, err := node.CreateContainer(t.Context(), sandbox, &runtimeapi.ContainerConfig{
-		Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Image: &runtimeapi.ImageSpec{Image: "app"},
-	}, config)
-	require.NoError(t, err)
-	require.NoError(t, node.StartContainer(t.Context(), container))
+		f.mu.Lock()
+		f.got = append(f.got, string(message))
+		f.mu.Unlock()
+		_ = conn.WriteMessage(websocket.BinaryMessage, message)
+	}
+}
+
+// streamBed is a server with one pod before a streamRuntime.
+type streamBed struct {
+	t       *testing.T
+	runtime *streamRuntime
+	url     string
+	stop    func() error
+}
+
+func newStreamBed(t *testing.T, runtime *streamRuntime, change ...func(*kubeletapi.Config)) *streamBed {
+	t.Helper()
+	web := httptest.NewServer(runtime)
+	t.Cleanup(web.Close)
+	runtime.url = web.URL
+	container := func(id, name string, state runtimeapi.ContainerState) *runtimeapi.ContainerStatus {
+		return &runtimeapi.ContainerStatus{Id: id, Labels: map[string]string{"io.kubernetes.container.name": name}, State: state}
+	}
 	pod := agent.Pod{
 		Spec: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid"}},
 		Runtime: &podcache.Status{
-			Sandboxes: []*runtimeapi.PodSandboxStatus{{Id: sandbox, State: runtimeapi.PodSandboxState_SANDBOX_READY}},
+			Sandboxes: []*runtimeapi.PodSandboxStatus{{Id: "sandbox", State: runtimeapi.PodSandboxState_SANDBOX_READY}},
 			Containers: []*runtimeapi.ContainerStatus{
-				{Id: container, Labels: map[string]string{"io.kubernetes.container.name": "c"}, State: runtimeapi.ContainerState_CONTAINER_RUNNING},
-				{Id: "dead", Labels: map[string]string{"io.kubernetes.container.name": "d"}, State: runtimeapi.ContainerState_CONTAINER_EXITED},
+				container("running", "c", runtimeapi.ContainerState_CONTAINER_RUNNING),
+				container("dead", "d", runtimeapi.ContainerState_CONTAINER_EXITED),
 			},
 		},
+	}
+	stopped := agent.Pod{
+		Spec:    &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "stopped", UID: "2"}},
+		Runtime: &podcache.Status{Sandboxes: []*runtimeapi.PodSandboxStatus{{Id: "old", State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY}}},
 	}
 	token := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(token, []byte("secret"), 0o600))
 	cfg := kubeletapi.Config{
-		Agent: &fake{pods: []agent.Pod{pod}}, Streams: nodeStreams{node}, Access: kubeletapi.Access{TokenFile: token},
+		Agent: &fake{pods: []agent.Pod{pod, stopped}}, Streams: runtime, Access: kubeletapi.Access{TokenFile: token},
 	}
 	for _, f := range change {
 		f(&cfg)
 	}
-	b := &streamBed{t: t, node: node}
+	b := &streamBed{t: t, runtime: runtime}
 	b.url, b.stop = run(t, cfg)
 	return b
 }
@@ -98,7 +140,7 @@ func newStreamBed(t *testing.T, program fakecri.Program, change ...func(*kubelet
 // dial opens a stream as kubectl does.
 func (b *streamBed) dial(path string) (*websocket.Conn, *http.Response, error) {
 	b.t.Helper()
-	dialer := websocket.Dialer{Subprotocols: []string{"v4.channel.k8s.io", "v4.base64.channel.k8s.io"}, HandshakeTimeout: 10 * time.Second}
+	dialer := websocket.Dialer{Subprotocols: []string{"v4.channel.k8s.io"}, HandshakeTimeout: 10 * time.Second}
 	conn, answer, err := dialer.DialContext(b.t.Context(), strings.Replace(b.url, "http", "ws", 1)+path,
 		http.Header{"Authorization": {"Bearer secret"}})
 	if conn != nil {
@@ -107,73 +149,76 @@ func (b *streamBed) dial(path string) (*websocket.Conn, *http.Response, error) {
 	return conn, answer, err
 }
 
-// stream opens a stream and returns the data of each channel until the server closes it.
-func (b *streamBed) stream(path string, send ...string) map[byte]string {
+// open opens a stream that the server must accept, and requires its first message.
+func (b *streamBed) open(path string) *websocket.Conn {
 	b.t.Helper()
 	conn, answer, err := b.dial(path)
 	require.NoError(b.t, err)
 	require.NoError(b.t, answer.Body.Close())
-	for _, s := range send {
-		require.NoError(b.t, conn.WriteMessage(websocket.BinaryMessage, []byte(s)))
-	}
-	got := map[byte]string{}
-	for {
-		_, message, err := conn.ReadMessage()
-		if err != nil {
-			return got
-		}
-		if len(message) > 0 {
-			got[message[0]] += string(message[1:])
-		}
-	}
+	require.Equal(b.t, "v4.channel.k8s.io", conn.Subprotocol())
+	_, message, err := conn.ReadMessage()
+	require.NoError(b.t, err)
+	require.Equal(b.t, "hello", string(message))
+	return conn
 }
 
 // refused opens a stream that the server must refuse, and returns its response.
 func (b *streamBed) refused(path string) (code int, body string) {
 	b.t.Helper()
 	_, answer, err := b.dial(path)
-	require.ErrorIs(b.t, err, websocket.ErrBadHandshake)
+	require.ErrorIs(b.t, err, websocket.ErrBadHandshake, path)
 	data, err := io.ReadAll(answer.Body)
 	require.NoError(b.t, err)
 	require.NoError(b.t, answer.Body.Close())
 	return answer.StatusCode, string(data)
 }
 
-// The channels of a stream's messages.
-const (
-	stdoutChannel = 1
-	stderrChannel = 2
-	statusChannel = 3
-)
-
-func TestExec_StreamsACommand(t *testing.T) {
+func TestStreams_PassTheRequestToTheRuntime(t *testing.T) {
 	t.Parallel()
-	b := newStreamBed(t, fakecri.Program{Exec: map[string]fakecri.Exec{"cat x": {Stdout: "hello", Stderr: "oops", ExitCode: 3}, "true": {}}})
-	for _, path := range []string{"/exec/ns/p/c", "/exec/ns/p/uid/c"} {
-		got := b.stream(path + "?command=cat&command=x&output=1&error=1")
-		require.Equal(t, "hello", got[stdoutChannel])
-		require.Equal(t, "oops", got[stderrChannel])
-		require.Contains(t, got[statusChannel], `"message":"3"`, "the exit code")
+	for path, want := range map[string]any{
+		"/exec/ns/p/c?command=cat&command=x&output=1&error=1": &runtimeapi.ExecRequest{
+			ContainerId: "running", Cmd: []string{"cat", "x"}, Stdout: true, Stderr: true,
+		},
+		"/exec/ns/p/uid/c?command=sh&input=1&output=1&error=1&tty=1": &runtimeapi.ExecRequest{
+			ContainerId: "running", Cmd: []string{"sh"}, Stdin: true, Stdout: true, Tty: true, // a terminal has no stderr
+		},
+		"/attach/ns/p/c?output=1":          &runtimeapi.AttachRequest{ContainerId: "running", Stdout: true},
+		"/attach/ns/p/uid/c?input=1&tty=1": &runtimeapi.AttachRequest{ContainerId: "running", Stdin: true, Tty: true},
+		"/portForward/ns/p?port=80,81":     &runtimeapi.PortForwardRequest{PodSandboxId: "sandbox", Port: []int32{80, 81}},
+		"/portForward/ns/p/uid?port=8080":  &runtimeapi.PortForwardRequest{PodSandboxId: "sandbox", Port: []int32{8080}},
+	} {
+		runtime := &streamRuntime{}
+		b := newStreamBed(t, runtime)
+		conn := b.open(path)
+		_, _, err := conn.ReadMessage()
+		require.Error(t, err, "the runtime has closed the stream")
+		require.NoError(t, b.stop())
+		require.Equal(t, []any{want}, runtime.asked, path)
+		require.Len(t, runtime.headers, 1)
+		require.Empty(t, runtime.headers[0].Get("Authorization"), "the token of the agent is not for the runtime")
 	}
-	require.Contains(t, b.stream("/exec/ns/p/c?command=true&output=1")[statusChannel], `"status":"Success"`)
 }
 
-func TestAttach_EndsWithTheContainer(t *testing.T) {
+func TestStreams_CopyBothDirectionsUntilTheClientCloses(t *testing.T) {
 	t.Parallel()
-	b := newStreamBed(t, fakecri.Program{Log: []string{"one", "two"}, Runtime: time.Second})
-	require.Contains(t, b.stream("/attach/ns/p/c?output=1")[statusChannel], `"status":"Success"`)
-}
-
-func TestPortForward_ConnectsToThePod(t *testing.T) {
-	t.Parallel()
-	b := newStreamBed(t, fakecri.Program{Ports: []fakecri.Port{{Number: 8080}}})
-	got := b.stream("/portForward/ns/p?port=8080&ports=8080", "\x00GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-	require.Contains(t, got[0], "200 OK")
+	runtime := &streamRuntime{hang: true}
+	b := newStreamBed(t, runtime)
+	conn := b.open("/attach/ns/p/c?input=1&output=1")
+	for _, text := range []string{"one", "two"} {
+		require.NoError(t, conn.WriteMessage(websocket.BinaryMessage, []byte(text)))
+		_, message, err := conn.ReadMessage()
+		require.NoError(t, err)
+		require.Equal(t, text, string(message))
+	}
+	require.NoError(t, conn.Close())
+	require.NoError(t, b.stop())
+	require.Equal(t, []string{"one", "two"}, runtime.got)
 }
 
 func TestRun_ReturnsTheOutput(t *testing.T) {
 	t.Parallel()
-	b := newStreamBed(t, fakecri.Program{Exec: map[string]fakecri.Exec{"cat x": {Stdout: "hello", Stderr: "oops"}, "false": {ExitCode: 1}}})
+	runtime := &streamRuntime{}
+	b := newStreamBed(t, runtime)
 	post := func(path string) (int, string) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+path, nil)
 		require.NoError(t, err)
@@ -187,17 +232,21 @@ func TestRun_ReturnsTheOutput(t *testing.T) {
 	}
 	code, body := post("/run/ns/p/c?cmd=cat+x")
 	require.Equal(t, http.StatusOK, code)
-	require.Equal(t, "hellooops", body)
+	require.Equal(t, "outerr", body)
+	require.Equal(t, []any{[]string{"running", "cat", "x"}}, runtime.asked)
 	code, body = post("/run/ns/p/d?cmd=cat+x")
 	require.Equal(t, http.StatusNotFound, code)
 	require.Contains(t, body, "no running container")
-	code, _ = post("/run/ns/p/c?cmd=nosuch")
+	runtime.err = errors.New("it failed")
+	code, body = post("/run/ns/p/c?cmd=cat+x")
 	require.Equal(t, http.StatusInternalServerError, code)
+	require.Equal(t, "it failed\n", body)
 }
 
 func TestStreams_RefuseInvalidRequests(t *testing.T) {
 	t.Parallel()
-	b := newStreamBed(t, fakecri.Program{})
+	runtime := &streamRuntime{}
+	b := newStreamBed(t, runtime)
 	for path, want := range map[string]struct {
 		code int
 		body string
@@ -212,6 +261,7 @@ func TestStreams_RefuseInvalidRequests(t *testing.T) {
 		"/portForward/ns/p?port=99999":       {400, `unable to parse "99999" as a port`},
 		"/portForward/ns/p":                  {400, `query parameter "port" is required`},
 		"/portForward/ns/q?port=80":          {404, `pod "q" not found`},
+		"/portForward/ns/stopped?port=80":    {404, `pod "stopped" has no ready sandbox`},
 		"/portForward/ns/p/other?port=80":    {404, `pod "p" not found`},
 		"/portForward/ns/p/uid/more?port=80": {404, "not found"},
 	} {
@@ -219,6 +269,7 @@ func TestStreams_RefuseInvalidRequests(t *testing.T) {
 		require.Equal(t, want.code, code, path)
 		require.Contains(t, body, want.body, path)
 	}
+	require.Empty(t, runtime.asked)
 	code, _, body := get(t, http.DefaultClient, b.url+"/exec/ns/p/c?command=true&output=1", "Authorization", "Bearer secret")
 	require.Equal(t, http.StatusInternalServerError, code, "as in the kubelet")
 	require.Equal(t, "Upgrade request required\n", body)
@@ -226,28 +277,53 @@ func TestStreams_RefuseInvalidRequests(t *testing.T) {
 
 func TestStreams_RuntimeErrorsHaveTheKubeletsCodes(t *testing.T) {
 	t.Parallel()
-	b := newStreamBed(t, fakecri.Program{})
-	require.NoError(t, b.node.StopPodSandbox(t.Context(), b.sandbox()))
-	code, body := b.refused("/exec/ns/p/c?command=true&output=1")
-	require.Equal(t, http.StatusInternalServerError, code, "the agent does not know yet that the container has ended")
-	require.NotEmpty(t, body)
+	runtime := &streamRuntime{}
+	b := newStreamBed(t, runtime)
+	for code, want := range map[codes.Code]int{
+		codes.NotFound: http.StatusNotFound, codes.ResourceExhausted: http.StatusTooManyRequests, codes.Unavailable: http.StatusInternalServerError,
+	} {
+		runtime.err = grpcstatus.Error(code, "as it is")
+		got, body := b.refused("/exec/ns/p/c?command=true&output=1")
+		require.Equal(t, want, got, code)
+		require.Contains(t, body, "as it is", code)
+	}
 }
 
-func (b *streamBed) sandbox() string {
-	b.t.Helper()
-	all, err := b.node.ListPodSandbox(b.t.Context(), nil)
-	require.NoError(b.t, err)
-	require.Len(b.t, all, 1)
-	return all[0].GetId()
+// lockedBuffer is a buffer for concurrent writers.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func TestStreams_RuntimeWithoutAServer(t *testing.T) {
+	t.Parallel()
+	log := &lockedBuffer{}
+	runtime := &streamRuntime{}
+	b := newStreamBed(t, runtime, func(c *kubeletapi.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	runtime.url = "http://127.0.0.1:1"
+	code, body := b.refused("/exec/ns/p/c?command=true&output=1")
+	require.Equal(t, http.StatusInternalServerError, code)
+	require.Contains(t, body, "connection refused")
+	require.NoError(t, b.stop())
+	require.Equal(t, 1, strings.Count(log.b.String(), "\n"), log.b.String())
+	require.Contains(t, log.b.String(), "path=/exec/ns/p/c")
 }
 
 func TestStreams_NeedAToken(t *testing.T) {
 	t.Parallel()
-	_, err := kubeletapi.New(kubeletapi.Config{Agent: &fake{}, Streams: nodeStreams{}})
+	_, err := kubeletapi.New(kubeletapi.Config{Agent: &fake{}, Streams: &streamRuntime{}})
 	require.ErrorContains(t, err, "field Streams: requires Access.TokenFile")
-	b := newStreamBed(t, fakecri.Program{})
+	runtime := &streamRuntime{}
+	b := newStreamBed(t, runtime)
 	code, _, _ := get(t, http.DefaultClient, b.url+"/exec/ns/p/c?command=true&output=1")
 	require.Equal(t, http.StatusUnauthorized, code)
+	require.Empty(t, runtime.asked)
 	for _, path := range []string{"/exec/ns/p/c", "/attach/ns/p/uid/c", "/portForward/ns/p"} {
 		code, body := ask(t, kubeletapi.Config{}, path)
 		require.Equal(t, http.StatusMethodNotAllowed, code, path)
@@ -259,35 +335,19 @@ func TestStreams_NeedAToken(t *testing.T) {
 // server does not close a connection that it has handed over.
 func TestStreams_EndWithTheServer(t *testing.T) {
 	t.Parallel()
-	b := newStreamBed(t, fakecri.Program{}) // its container runs for ever
-	conn, answer, err := b.dial("/attach/ns/p/c?output=1")
-	require.NoError(t, err)
-	require.NoError(t, answer.Body.Close())
+	b := newStreamBed(t, &streamRuntime{hang: true})
+	conn := b.open("/attach/ns/p/c?output=1")
 	require.NoError(t, b.stop())
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
-	for err == nil {
-		_, _, err = conn.ReadMessage()
-	}
+	_, _, err := conn.ReadMessage()
+	require.Error(t, err)
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
 func TestStreams_AreLimited(t *testing.T) {
 	t.Parallel()
-	b := newStreamBed(t, fakecri.Program{}, func(c *kubeletapi.Config) { c.MaxStreams = 1 })
-	conn, answer, err := b.dial("/attach/ns/p/c?output=1")
-	require.NoError(t, err)
-	require.NoError(t, answer.Body.Close())
+	b := newStreamBed(t, &streamRuntime{hang: true}, func(c *kubeletapi.Config) { c.MaxStreams = 1 })
+	b.open("/attach/ns/p/c?output=1")
 	code, _ := b.refused("/attach/ns/p/c?output=1")
 	require.Equal(t, http.StatusServiceUnavailable, code)
-	require.NoError(t, conn.Close())
-	require.Eventually(t, func() bool {
-		next, answer, err := b.dial("/attach/ns/p/c?output=1")
-		if answer != nil {
-			_ = answer.Body.Close()
-		}
-		if err == nil {
-			_ = next.Close()
-		}
-		return err == nil
-	}, 10*time.Second, 20*time.Millisecond)
 }
