@@ -179,11 +179,11 @@ func (m *Manager) runPull(ctx context.Context, w *wanted) (p pulled) {
 		m.cfg.Observer.Pulled(info)
 	}()
 	release, err := m.acquireSlot(ctx)
+	waited = m.cfg.Clock.Since(start)
 	if err != nil {
 		return pulled{err: pullError(w.Image, err)}
 	}
 	defer release()
-	waited = m.cfg.Clock.Since(start)
 	if err := m.records.intend(ctx, w.name.String()); err != nil {
 		return pulled{err: &Error{Reason: ErrImagePull, Err: err, Message: fmt.Sprintf("Failed to record image pull intent for container image %q: %v", w.Image, err)}}
 	}

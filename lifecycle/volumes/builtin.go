@@ -107,10 +107,12 @@ func (l local) mountMemory(r Request, sizeBytes int64) error {
 	if slices.Contains(below(mounts, filepath.ToSlash(at)), filepath.ToSlash(at)) {
 		return nil
 	}
-	// mount(2) follows symbolic links, and would mount the tmpfs on another
-	// directory.
-	if real, err := filepath.EvalSymlinks(at); err != nil || real != at {
-		return fmt.Errorf("could not mount a tmpfs on %s: its path contains a symbolic link, or could not be resolved", at)
+	// mount(2) follows symbolic links, and would mount the tmpfs on another directory.
+	switch real, err := filepath.EvalSymlinks(at); {
+	case err != nil:
+		return fmt.Errorf("could not mount a tmpfs: %w", err)
+	case real != at:
+		return fmt.Errorf("could not mount a tmpfs on %s: its path contains a symbolic link", at)
 	}
 	return l.cfg.Mounter.Tmpfs(at, sizeBytes)
 }

@@ -53,7 +53,8 @@ func (b *savedBackoff) save(ctx context.Context) time.Duration {
 		return idlePeriod
 	}
 	if err := state.Save(ctx, b.store, backoffKey, now); err != nil {
-		b.log.WarnContext(ctx, "could not save the restart back-offs", "err", err)
+		b.log.WarnContext(ctx, "could not save the restart back-offs, will retry", "err", err)
+		return savePeriod
 	}
 	b.saved, b.unchanged = now, false
 	return savePeriod

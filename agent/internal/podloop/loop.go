@@ -225,8 +225,8 @@ func (l *Loop) mayRun(uid types.UID) bool {
 	if !l.cache.Known(uid) {
 		return true
 	}
-	s, _ := l.cache.Get(uid) // on an error, use the last known status
-	return s.Running()
+	s, err := l.cache.Get(uid) // on an error, the last known status
+	return s.Running() || err != nil && len(s.Sandboxes)+len(s.Containers) == 0
 }
 
 // allocated returns the pod with its allocated resources, for workers, statuses and eviction.

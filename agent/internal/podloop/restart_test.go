@@ -195,6 +195,30 @@ func TestOrphans_SameName(t *testing.T) {
 	})
 }
 
+// The same if the runtime cannot return the status of the earlier pod at first: the agent must
+// not conclude that no pod of the name ran.
+func TestOrphans_SameNameWhenTheFirstInspectionFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, node, root := newStore(), newNode(t), t.TempDir()
+		b := newBed(t, node, store, root)
+		b.start()
+		b.set(newPod("web", "slow:1", withUID("one")))
+		b.awaitRunning("web")
+		b.stop()
+		require.NoError(t, node.Fail("PodSandboxStatus", fakecri.Fault{Err: errors.New("no answer")}))
+		require.NoError(t, node.Fail("ContainerStatus", fakecri.Fault{Err: errors.New("no answer")}))
+		b = newBed(t, node, store, root)
+		b.start()
+		b.set(newPod("web", "web:2", withUID("two")))
+		time.Sleep(10 * time.Second)
+		require.Equal(t, []string{"slow:1"}, b.images("web"))
+		node.ClearFaults("")
+		b.eventually("the new one runs", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
+		b.stop()
+	})
+}
+
 // A pod that is defined again while the pod found in the runtime is ending starts again.
 func TestOrphans_DefinedAgain(t *testing.T) {
 	t.Parallel()

@@ -142,12 +142,13 @@ func (l *Loop) runPLEG(ctx context.Context) error {
 // firstRelist does one relist, and reports whether the runtime could be listed. It also returns
 // true if the inspection of some pods failed, so that these pods don't delay other pods.
 func (l *Loop) firstRelist(ctx context.Context) bool {
-	res, _ := l.pleg.Relist(ctx) // the generator logs the error
-	if l.pleg.Stats().RelistedAt.IsZero() {
+	_, _ = l.pleg.Relist(ctx) // the generator logs the error
+	stats := l.pleg.Stats()
+	if stats.RelistedAt.IsZero() {
 		return false
 	}
 	var names map[types.NamespacedName]bool
-	if res.FailedPods == 0 {
+	if stats.FailedPods == 0 {
 		names = map[types.NamespacedName]bool{}
 		for _, s := range l.found() {
 			if s.Running() {
