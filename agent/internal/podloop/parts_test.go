@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,7 +18,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeparts/kubeparts/agent/state"
 	"github.com/kubeparts/kubeparts/fakecri"
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/prober"
 	"github.com/kubeparts/kubeparts/status"
@@ -72,6 +75,36 @@ func TestBackoffs_SurviveRestarts(t *testing.T) {
 	}, func(b *bed) {
 		require.NotEmpty(b.t, b.restarts.Snapshot())
 	})
+}
+
+// fullStore is a store whose disk is full as long as full is set.
+type fullStore struct {
+	*state.MemoryStore
+	full bool
+}
+
+func (s *fullStore) Put(ctx context.Context, key string, value []byte) error {
+	if s.full {
+		return errors.New("no space left on device")
+	}
+	return s.MemoryStore.Put(ctx, key, value)
+}
+
+func TestBackoffs_FailedSaveIsRetried(t *testing.T) {
+	t.Parallel()
+	store := &fullStore{MemoryStore: newStore(), full: true}
+	backoff, err := lifecycle.NewBackoff(lifecycle.BackoffConfig{})
+	require.NoError(t, err)
+	b := savedBackoff{Backoff: backoff, store: store, log: slog.New(slog.DiscardHandler)}
+	b.Next("a", time.Now())
+	require.Equal(t, savePeriod, b.save(t.Context()))
+	_, err = store.Get(t.Context(), backoffKey)
+	require.Error(t, err)
+	store.full = false
+	require.Equal(t, savePeriod, b.save(t.Context()))
+	text, err := store.Get(t.Context(), backoffKey)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"key":"a"`)
 }
 
 func TestBackoffs_DamagedValues(t *testing.T) {
