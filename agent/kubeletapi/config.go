@@ -50,30 +50,31 @@ type Config struct {
 	// Agent is the agent behind the server. Required.
 	Agent Agent
 
-	// Info returns the name and the version of the agent for /status. Default: an empty value.
+	// Info returns the name and the version of the agent for /agent/status. Default: an empty value.
 	Info func() api.Agent
-	// Runtime is the container runtime for /status.
+	// Runtime is the container runtime for /agent/status.
 	Runtime api.Runtime
-	// Events is the log of events. If Events is nil, /events does not exist, and /status and
-	// /explain show no events.
+	// Events is the log of events. If Events is nil, /agent/events does not exist, and
+	// /agent/status and /agent/explain show no events.
 	Events Events
 	// PodLogs is the directory of the logs of all pods, as in [agent.Config].PodLogs. If
-	// PodLogs is empty, /logs does not exist.
+	// PodLogs is empty, /containerLogs does not exist.
 	PodLogs string
-	// Problems returns the problems of manifests for /status and /explain. Optional.
+	// Problems returns the problems of manifests for /agent/status and /agent/explain. Optional.
 	Problems func() []Problem
-	// Checks are additional checks of the program. /healthz, /readyz and /status list them
+	// Checks are additional checks of the program. /healthz, /readyz and /agent/status list them
 	// after the agent's checks.
 	Checks []Check
 	// Configz returns the configurations in use. The keys are the kinds of the configurations,
 	// such as kubeletconfig. If Configz is nil, /configz does not exist.
 	Configz func() map[string]any
 	// Metrics, ProbeMetrics and ResourceMetrics serve /metrics, /metrics/probes and
-	// /metrics/resource; Page serves /. A path whose handler is nil does not exist.
+	// /metrics/resource; Page serves /agent/, to which / redirects. A path whose handler is nil
+	// does not exist.
 	Metrics, ProbeMetrics, ResourceMetrics, Page http.Handler
 	// Streams starts commands and streams in the runtime for /exec, /attach, /portForward and
-	// /run. It requires Access.TokenFile, because clients may run commands as root. If nil, these
-	// paths respond that they are disabled.
+	// /run. It requires Access.TokenFile, because clients may run commands as root. If Streams
+	// is nil, these paths respond that they are disabled.
 	Streams Streams
 	// Pprof enables /debug/pprof/.
 	Pprof bool
@@ -154,7 +155,7 @@ func (p Problem) Error() string { return fmt.Sprintf("%s: %v", p.File, p.Err) }
 // Unwrap returns Err.
 func (p Problem) Unwrap() error { return p.Err }
 
-// Check is a check of the program for /healthz, /readyz and /status.
+// Check is a check of the program for /healthz, /readyz and /agent/status.
 type Check struct {
 	// Name is the name of the check in ?verbose and ?exclude. Required.
 	Name string

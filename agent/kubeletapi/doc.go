@@ -12,24 +12,36 @@
 //	…
 //	err = s.Run(ctx, listener)
 //
-// All endpoints support only GET and HEAD. Requests never change the agent or a pod.
+// These endpoints are the kubelet's:
 //
-//	/healthz, /livez, /readyz            ok, or 503 and the failed checks; ?verbose, ?exclude=NAME
-//	/pods                                the pods that a source defines, with their statuses
-//	/runningpods                         the running pods, as in the runtime
-//	/stats/summary                       resource usage of node, pods and containers
-//	/logs/NAMESPACE/POD/CONTAINER        a log, with the parameters of the kubelet's /containerLogs
-//	/configz                             the configuration in use
+//	/healthz, /livez, /readyz                  ok, or 500 and the failed checks; ?verbose, ?exclude=NAME
+//	/healthz/NAME                              one check of /healthz; also ping, log and syncloop
+//	/pods                                      the pods that a source defines, with their statuses
+//	/runningpods/                              the running pods, as in the runtime
+//	/stats/summary                             resource usage of node, pods and containers
+//	/containerLogs/NAMESPACE/POD/CONTAINER     the log of a container
+//	/configz                                   the configuration in use
 //	/metrics, /metrics/probes, /metrics/resource, /debug/pprof/
-//	/status                              the state of the whole agent: api.Status
-//	/events                              the last events: api.Event, a JSON line each; ?watch, ?since=N
-//	/explain/NAMESPACE/POD               why a pod is in its state, and what comes next
-//	/plan/eviction, /plan/gc             what eviction and garbage collection would do now
-//	/                                    the page of the program
+//	/exec/NAMESPACE/POD[/UID]/CONTAINER        a stream to a command in a container
+//	/attach/NAMESPACE/POD[/UID]/CONTAINER      a stream to the main process of a container
+//	/portForward/NAMESPACE/POD[/UID]           a stream to ports of a pod
+//	/run/NAMESPACE/POD[/UID]/CONTAINER         runs a command, and responds with its output
 //
-// /explain and /plan respond with JSON, or with text if the client prefers text/plain or sends
-// ?output=text. In /explain and /logs the name of a static pod may omit the suffix with the
-// node's name.
+// The kubelet does not have these:
+//
+//	/agent/                                    the page of the program, to which / redirects
+//	/agent/status                              the state of the whole agent: api.Status
+//	/agent/events                              the last events: api.Event, a JSON line each; ?watch, ?since=N
+//	/agent/explain/NAMESPACE/POD               why a pod is in its state, and what comes next
+//	/agent/plan/eviction, /agent/plan/gc       what eviction and garbage collection would do now
+//
+// Only the streams and /run accept POST, and only they can change anything. All other endpoints
+// support only GET and HEAD. The streams use SPDY or WebSocket: the server proxies the connection
+// to the URL at which the runtime serves the stream.
+//
+// /agent/explain and /agent/plan respond with JSON, or with text if the client prefers
+// text/plain or sends ?output=text. In all paths the name of a static pod may omit the suffix
+// with the node's name.
 //
 // Use /healthz for a liveness probe. If the agent has an error, /healthz fails only if the
 // error requires a restart of the agent, or if the node was not ready for 30 seconds. /readyz
@@ -38,10 +50,11 @@
 //
 // # What you supply
 //
-// You supply the agent, which provides health, pods, statistics, /status, /explain and /plan.
-// Each of the other endpoints exists if its [Config] field is set: Events (package eventlog),
-// PodLogs, Configz, Metrics (package metrics), Page, Pprof. A program may add its own [Check]
-// values and the [Problem] values of its manifests.
+// You supply the agent, which provides health, pods, statistics, /agent/status, /agent/explain
+// and /agent/plan. Each of the other endpoints exists if its [Config] field is set: Events
+// (package eventlog), PodLogs, Configz, Metrics (package metrics), Page, Pprof. Without the field
+// Streams, the paths of streams respond that they are disabled, as in the kubelet. A program may
+// add its own [Check] values and the [Problem] values of its manifests.
 //
 // # What it guarantees
 //
@@ -62,11 +75,13 @@
 //     at the limit, it closes the connection whose client was idle for the longest time, even
 //     during a response, but never a stream. So /livez responds even at the limit. At most
 //     MaxStreams connections are streams or profiles.
-//  6. /status waits up to 2 s for measurements, and omits the measurements that are not
+//  6. /agent/status waits up to 2 s for measurements, and omits the measurements that are not
 //     complete by then.
 //  7. Text from containers, manifests and the runtime can't start a new line in a text
 //     response.
-//  8. When the context of Run is done, streams end at once, and all other requests end at most
+//  8. Streams and /run require a token, because a client can run commands as root with them. The
+//     runtime does not receive the token.
+//  9. When the context of Run is done, streams end at once, and all other requests end at most
 //     2 s later.
 //
 // # Goroutines and locking
@@ -77,14 +92,15 @@
 //
 // # Differences from the kubelet
 //
-//   - There is no exec, attach, port-forward and run, and nothing else that changes a pod.
+//   - There is no /checkpoint.
+//   - A container that does not run is not found (404) by a stream; the kubelet responds with 500.
 //   - A bearer token in a file replaces client certificates and the API server's webhooks. It
 //     permits everything.
 //   - /healthz and /readyz have the agent's parts as checks. The kubelet has no /readyz and
 //     /livez.
 //   - /runningpods returns what the agent has observed, without calling the runtime.
-//   - /logs does not list the node's /var/log, and there is no /containerLogs.
-//   - The kubelet has no /status, /events, /explain and /plan.
+//   - There is no /logs, which serves the node's /var/log in the kubelet.
+//   - The kubelet has nothing below /agent/.
 //
 // # Testing your code with it
 //

@@ -62,7 +62,7 @@ func (s *Server) wasReady(node *corev1.Node) bool {
 	})
 }
 
-// healthHandler responds with "ok" if every check passes, otherwise with 503 and the failed
+// healthHandler responds with "ok" if every check passes, otherwise with 500 and the failed
 // checks. With ?verbose the response lists every check.
 func healthHandler(endpoint string, checks func() []Check) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// measureTimeout is how long /status waits for measurements of a slow runtime.
+	// measureTimeout is how long /agent/status waits for measurements of a slow runtime.
 	measureTimeout = 2 * time.Second
-	// lastEvents is the maximum number of events of a pod in /status.
+	// lastEvents is the maximum number of events of a pod in /agent/status.
 	lastEvents = 5
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// recorder records all events in the log of /events, and prints warnings on the console.
+// recorder records all events in the log of /agent/events, and prints warnings on the console.
 type recorder struct {
 	events  *eventlog.Log
 	console *console

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Status is the response to GET /status: the state of the whole agent.
+// Status is the response to GET /agent/status: the state of the whole agent.
 type Status struct {
 	Now     time.Time `json:"now"`
 	Agent   Agent     `json:"agent"`
@@ -122,7 +122,7 @@ type Probe struct {
 	Output     string     `json:"output,omitempty"`
 }
 
-// Event is a line of GET /events. Number increases by one with each event of the agent process.
+// Event is a line of GET /agent/events. Number increases by one with each event of the agent process.
 // If equal events follow each other within a short time, they are one event with a higher
 // Count.
 type Event struct {
@@ -138,7 +138,7 @@ type Event struct {
 	Count     int       `json:"count"`
 }
 
-// Explanation is the response to GET /explain/NAMESPACE/POD: why the pod is in its state, and
+// Explanation is the response to GET /agent/explain/NAMESPACE/POD: why the pod is in its state, and
 // what comes next.
 type Explanation struct {
 	Pod           Pod      `json:"pod"`

@@ -3,9 +3,9 @@
 //
 // # What it does
 //
-// [Status], [Event] and [Explanation] are the responses to /status, /events and /explain. The
-// responses of the other endpoints have the types of Kubernetes, as in the kubelet.
-// [ExplanationText] formats an Explanation as text. A [Client] sends requests to one agent.
+// [Status], [Event] and [Explanation] are the responses to /agent/status, /agent/events and
+// /agent/explain. The responses of the other endpoints have the types of Kubernetes, as in the
+// kubelet. [ExplanationText] formats an Explanation as text. A [Client] sends requests to one agent.
 //
 // # What you supply
 //

@@ -87,7 +87,7 @@ func agentPods() []api.Pod {
 	}
 }
 
-// agentEvents are the lines of /events.
+// agentEvents are the lines of /agent/events.
 func agentEvents() []api.Event {
 	return []api.Event{
 		{Number: 1, Time: *ago(time.Hour), Type: "Normal", Reason: "Started", Message: "Container started", Kind: "Pod", Namespace: "default", Name: "web-node1", Count: 1},

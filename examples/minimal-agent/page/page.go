@@ -1,6 +1,6 @@
 // Package page serves the agent's status page: one HTML document that contains its style and
-// its script. The page requests /status, /events, /explain/NAMESPACE/POD and
-// /logs/NAMESPACE/POD/CONTAINER from the server that serves it, by relative URLs. It sends
+// its script. The page requests /agent/status, /agent/events, /agent/explain/NAMESPACE/POD and
+// /containerLogs/NAMESPACE/POD/CONTAINER from the server that serves it, by relative URLs. It sends
 // no other requests.
 //
 // # What it guarantees
@@ -9,7 +9,7 @@
 //     security policy contains the hashes of both and forbids the script to create markup
 //     from text (trusted types), because names, messages and logs of pods may be hostile.
 //  2. The document is the same for all users and contains nothing about the node. The page
-//     prompts for a token if /status requires a token, and keeps the token until the tab is
+//     prompts for a token if /agent/status requires a token, and keeps the token until the tab is
 //     closed.
 //  3. A hidden tab sends no requests.
 //  4. An update only changes the elements whose contents differ. Focus, selection, open rows
@@ -37,7 +37,8 @@ var (
 	script string
 )
 
-// Handler returns a handler that serves the page at / and answers every other path with 404.
+// Handler returns a handler that serves the page at each path. Its requests are relative: serve it
+// at /agent/ of the server of an agent.
 func Handler() http.Handler {
 	body := []byte(strings.NewReplacer("<style></style>", "<style>"+style+"</style>", "<script></script>", "<script>"+script+"</script>").Replace(document))
 	etag := fmt.Sprintf("%q", digest(string(body)))

@@ -1,4 +1,4 @@
-// Polls /status, follows /events, and updates only what is different. The answers contain text
+// Polls /agent/status, follows /agent/events, and updates only what is different. The answers contain text
 // from pods (names, messages, logs): it is inserted as text, never as markup.
 "use strict";
 const period = 2000, maxPeriod = 30_000, requestTimeout = 10_000, streamTimeout = 40_000; // ms; a stream sends a heartbeat every 15 s
