@@ -25,7 +25,7 @@ type Node struct {
 	streamer Streamer
 
 	mu          sync.Mutex
-	programs    map[string]*Program // by canonical image name, with a space and the command if the key has one
+	programs    map[string]*Program // by canonical image name, followed by a space and the command if the program is only for that command
 	now         time.Time           // the time up to which scheduled changes were applied
 	skew        time.Duration       // difference of the node's wall clock from now
 	timers      timers
@@ -107,7 +107,7 @@ func (n *Node) admit(ctx context.Context, call Call) error {
 
 func (n *Node) down() bool { return n.now.Before(n.upAt) }
 
-// objectName returns the name of the object with this id in calls, faults and hooks:
+// objectName returns the name that calls, faults and hooks use for the object with this id:
 // namespace/pod, or namespace/pod/container. It is empty for an unknown id.
 func (n *Node) objectName(id string) string {
 	if c, ok := n.containers.byID[id]; ok {
@@ -138,8 +138,9 @@ func digest(text string) string {
 // wall returns the time of the node's wall clock.
 func (n *Node) wall() time.Time { return n.now.Add(n.skew) }
 
-// stamp returns the current time as a CRI timestamp. Timestamps at the same time increase
-// by a nanosecond, so that they show the order of changes even if the clock stands still.
+// stamp returns the current time as a CRI timestamp. If the clock stands still
+// between two calls, the second timestamp is a nanosecond later, so that timestamps show the
+// order of changes.
 // If the clock is stepped back, timestamps decrease too.
 func (n *Node) stamp() int64 {
 	now := n.wall().UnixNano()

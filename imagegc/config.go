@@ -61,7 +61,7 @@ type Config struct {
 	// restart. Optional.
 	State Store
 	// AfterGC is called at the end of each pass that tried to delete images, with the ids
-	// of all images that are left and the time when the pass started. It must not start a
+	// of all images that are left, sorted, and the time when the pass started. It must not start a
 	// pass. Optional.
 	AfterGC func(ctx context.Context, remaining []string, began time.Time)
 	// Period is the time between two collections of [Manager.Run]. Default 5m.

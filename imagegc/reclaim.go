@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -75,7 +76,8 @@ func (m *Manager) afterGC(ctx context.Context, p *pass) {
 			ids = append(ids, img.Id)
 		}
 	}
-	m.cfg.AfterGC(ctx, ids, p.res.At)
+	slices.Sort(ids)
+	m.cfg.AfterGC(ctx, slices.Compact(ids), p.res.At) // the runtime may list an image twice
 }
 
 // deleteAged deletes the images that have reached MaxAge.

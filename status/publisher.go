@@ -26,7 +26,7 @@ var (
 	// phase, because the pod may still have running containers.
 	ErrTerminalPhaseDeferred = errors.New("terminal phase not published yet: the pod may still have running containers")
 	// ErrRunning is returned by [Publisher.Run] if another Run is in progress.
-	ErrRunning = errors.New("already running")
+	ErrRunning = errors.New("the status publisher is already running")
 )
 
 // Sink receives the statuses that the node reports. [APIServer] and [Saved] are sinks, and
@@ -65,11 +65,11 @@ type PublisherConfig struct {
 	Timeout time.Duration
 	// MinBackoff and MaxBackoff are the shortest and the longest back-off after failed
 	// publications of a pod. The back-off doubles with each failure, and is reduced by a random
-	// part of up to a half. If the API server sends a longer Retry-After, the Publisher waits for
-	// that time. Default 500ms and 30s.
+	// part of up to a half. If the API server sends a longer Retry-After, the Publisher waits at
+	// least that time. Default 500ms and 30s.
 	MinBackoff, MaxBackoff time.Duration
-	// Reconcile is the period after which Run publishes every pod in the sink again. This corrects
-	// changes by other writers if the caller does not call Trigger. The kubelet's period is 10s.
+	// Reconcile is the time between two passes in which Run publishes the status of every pod to
+	// the sink again. This corrects changes by other writers if the caller does not call Trigger. The kubelet's period is 10s.
 	// An [APIServer] sends a request only if the status in the API server differs; any other sink
 	// is called for each pod. Default 0: never.
 	Reconcile time.Duration
@@ -261,8 +261,7 @@ func (p *Publisher) Sync(ctx context.Context) error {
 // Flush publishes all statuses that were set before the call, and returns when they are
 // published. A pod that no longer exists in the sink counts as published. If ctx is done first,
 // Flush returns an error. Flush publishes only the pods of these statuses, so it waits for no
-// other pod. It may be called while Run is running. An agent calls Flush before it shuts down
-// the node.
+// other pod. It may be called while Run is running. An agent calls Flush before it exits.
 func (p *Publisher) Flush(ctx context.Context) error {
 	todo := p.queue.pending()
 	want := func(r *record) bool { return r.sent < todo[r.change.Pod.UID] }
@@ -274,7 +273,7 @@ func (p *Publisher) Flush(ctx context.Context) error {
 }
 
 // Trigger requests another publication of a pod's status, with the last pod that was passed to
-// [Manager.SetPodStatus]. Call it when the sink may have another status: after
+// [Manager.SetPodStatus]. Call it when the status in the sink may differ from the status that was published last: after
 // [APIServer.RecordObject], or when a mirror pod was created. It also resumes the publication
 // of a pod after [ErrGone].
 func (p *Publisher) Trigger(uid types.UID) {
@@ -338,7 +337,7 @@ func (p *Publisher) publish(ctx context.Context, j *job) error {
 	now, pod := p.cfg.Clock.Now(), j.change.Pod
 	o := outcome{sent: err == nil, gone: errors.Is(err, ErrGone)}
 	switch {
-	case o.sent || o.gone: // call the observer before queue.finish, so that a Flush that waits for this pod returns later
+	case o.sent || o.gone: // call the observer before queue.finish, so that a Flush that waits for this pod returns after the observer
 		p.cfg.Observer.Published(Publication{
 			Pod: pod, Version: j.change.Version, Priority: j.priority, Latency: now.Sub(j.since),
 			Repeated: j.version == j.change.Version, Gone: o.gone,

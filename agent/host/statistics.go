@@ -22,8 +22,8 @@ const (
 	// idlePeriod is the time between two refreshes while no caller needs newer figures. A
 	// refresh makes two calls of the runtime. The kubelet makes such calls every 10 s.
 	idlePeriod = time.Minute
-	// limitsAge is the maximum age of pod figures that are compared with limits. It is slightly
-	// less than the time between two comparisons.
+	// limitsAge is the maximum age of pod figures that the eviction manager compares with local
+	// storage limits. It is slightly less than the time between two of these checks.
 	limitsAge = 9 * time.Second
 	// freshTimeout is how long Pods waits for newer figures before it returns the old figures,
 	// because a runtime that hangs must not prevent evictions.
@@ -43,12 +43,12 @@ type statistics struct {
 	// the provider reuses the memory of the result.
 	nodeResult, podsResult sync.Mutex
 
-	mu        sync.Mutex    // guards the following fields
-	short     time.Time     // start of the last measurement of the node; zero if no signal was below its threshold
-	refreshed time.Time     // start of the last complete refresh
-	done      chan struct{} // closed at the end of the next refresh
-	users     int           // measurements in progress
-	closed    bool
+	mu               sync.Mutex    // guards the following fields
+	belowThresholdAt time.Time     // start of the last measurement of the node; zero if no signal was below its threshold
+	refreshed        time.Time     // start of the last refresh that has ended, even with an error
+	done             chan struct{} // closed at the end of the next refresh
+	users            int           // measurements in progress
+	closed           bool
 }
 
 var (
@@ -79,7 +79,7 @@ func (s *statistics) run(ctx context.Context) error {
 			cause = err.Error()
 		}
 		if cause != "" && cause != logged {
-			s.log.WarnContext(ctx, "could not refresh all statistics, will retry", "retryIn", idlePeriod, "err", err)
+			s.log.WarnContext(ctx, "could not refresh some statistics, their previous values stay in use, will retry", "retryIn", idlePeriod, "err", err)
 		}
 		logged = cause
 		return idlePeriod
@@ -93,8 +93,8 @@ func (s *statistics) run(ctx context.Context) error {
 	return nil
 }
 
-// complete records that a refresh with this start time is complete, and wakes the callers that
-// wait for a refresh.
+// complete records that a refresh with this start time has ended, even with an error, and wakes
+// the callers that wait for a refresh.
 func (s *statistics) complete(began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,8 +136,8 @@ func (s *statistics) Node(ctx context.Context) (eviction.NodeStats, error) {
 	node, err := s.measureNode(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.short = (time.Time{}); s.isShort(node) {
-		s.short = began
+	if s.belowThresholdAt = (time.Time{}); s.isBelowThreshold(node) {
+		s.belowThresholdAt = began
 	}
 	return node, err
 }
@@ -150,8 +150,8 @@ func (s *statistics) measureNode(ctx context.Context) (eviction.NodeStats, error
 	return node, err
 }
 
-// isShort reports whether a signal is below one of its thresholds.
-func (s *statistics) isShort(node eviction.NodeStats) bool {
+// isBelowThreshold reports whether a signal is below one of its thresholds.
+func (s *statistics) isBelowThreshold(node eviction.NodeStats) bool {
 	return slices.ContainsFunc(node.Observations, func(o eviction.Observation) bool {
 		return slices.ContainsFunc(s.thresholds, func(t eviction.Threshold) bool {
 			return t.Signal == o.Signal && o.Available < t.Value.Of(o.Capacity)
@@ -161,9 +161,9 @@ func (s *statistics) isShort(node eviction.NodeStats) bool {
 
 // Pods measures pods with figures of the runtime that are new enough to select a pod for
 // eviction. If a signal of the node is below its threshold, the figures are newer than the
-// measurement that detected this. Old figures are not enough: only the runtime knows the memory
-// usage of a pod without a cgroup, and the usage of a pod that causes memory pressure grows
-// quickly.
+// measurement that detected this, unless such figures are not available within freshTimeout. Old
+// figures are not enough: only the runtime knows the memory usage of a pod without a cgroup, and
+// the usage of a pod that causes memory pressure grows quickly.
 func (s *statistics) Pods(ctx context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -179,7 +179,7 @@ func (s *statistics) Pods(ctx context.Context, pods []*corev1.Pod) ([]eviction.P
 // awaitFresh waits until the figures of the runtime are new enough, but at most freshTimeout.
 func (s *statistics) awaitFresh(ctx context.Context) {
 	s.mu.Lock()
-	oldest := s.short
+	oldest := s.belowThresholdAt
 	s.mu.Unlock()
 	if oldest.IsZero() {
 		oldest = s.clock.Now().Add(-limitsAge)

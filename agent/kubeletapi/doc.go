@@ -12,7 +12,7 @@
 //	…
 //	err = s.Run(ctx, listener)
 //
-// These endpoints are the kubelet's:
+// These endpoints are the kubelet's, except for /livez and /readyz:
 //
 //	/healthz, /livez, /readyz                  ok, or 500 and the failed checks; ?verbose, ?exclude=NAME
 //	/healthz/NAME                              one check of /healthz; also ping, log and syncloop
@@ -31,7 +31,7 @@
 //
 //	/agent/                                    the page of the program, to which / redirects
 //	/agent/status                              the state of the whole agent: api.Status
-//	/agent/events                              the last events: api.Event, a JSON line each; ?watch, ?since=N
+//	/agent/events                              the last events: api.Event, a JSON line each; ?watch, ?since=NUMBER
 //	/agent/explain/NAMESPACE/POD               why a pod is in its state, and what comes next
 //	/agent/plan/eviction, /agent/plan/gc       what eviction and garbage collection would do now
 //
@@ -44,7 +44,7 @@
 // with the node's name.
 //
 // Use /healthz for a liveness probe. If the agent has an error, /healthz fails only if the
-// error requires a restart of the agent, or if the node was not ready for 30 seconds. /readyz
+// error requires a restart of the agent, or if the node has not been ready for at least 30 seconds. /readyz
 // fails on every error. /livez checks nothing and always passes: a probe of /livez fails only
 // if the process does not respond.
 //
@@ -61,9 +61,9 @@
 //  1. Without TLS and a token, a server only listens on loopback addresses: [Server.Listen] and
 //     Run refuse other addresses.
 //  2. If a token is set, a request without the token only gets /livez and the page. If no token
-//     is set, the server refuses a request whose Host header is not a name of this machine. By
-//     DNS rebinding, a web page in a browser on this machine can send requests with the host
-//     name of the page.
+//     is set, the server refuses a request whose Host header is not a name of this machine. Without
+//     this check, a web page in a browser on this machine could read responses of the server by
+//     DNS rebinding: the browser sends the host name of the page as the Host header.
 //  3. The server reads the certificate and the token again when their files change. While the
 //     token file is unusable, the server refuses all tokens. While the certificate file is
 //     unusable, the server uses the previous certificate. A slow disk delays only one request
@@ -93,7 +93,8 @@
 // # Differences from the kubelet
 //
 //   - There is no /checkpoint.
-//   - A container that does not run is not found (404) by a stream; the kubelet responds with 500.
+//   - A request for a stream to a container that does not run gets 404; the kubelet responds with
+//     500.
 //   - A bearer token in a file replaces client certificates and the API server's webhooks. It
 //     permits everything.
 //   - /healthz and /readyz have the agent's parts as checks. The kubelet has no /readyz and

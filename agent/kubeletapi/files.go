@@ -83,7 +83,7 @@ func (w *watched[T]) check(now time.Time) {
 		w.log.Error("could not reload the certificate, the previous one stays in use", "files", w.paths, "err", problem)
 	case before == "":
 		w.value.Store(nil)
-		w.log.Error("could not read the token, all requests with a token are refused until it can be read", "err", problem)
+		w.log.Error("could not read the token file, all requests except for /livez and the status page are refused until it can be read", "files", w.paths, "err", problem)
 	}
 }
 

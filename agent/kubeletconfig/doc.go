@@ -50,37 +50,42 @@
 // # Differences from the kubelet
 //
 //   - Some defaults differ, so that an agent can be tried out on a machine in use:
-//     address (127.0.0.1), port (10255), containerRuntimeEndpoint
-//     (embedded, and there is auto), podLogsDir (in the agent's own folder),
-//     cgroupsPerQOS (false, unless cgroupRoot is set), enableProfilingHandler (false).
+//     address (127.0.0.1), port (10255), containerRuntimeEndpoint (embedded; the value
+//     auto is also supported), podLogsDir (in the agent's own folder), cgroupsPerQOS
+//     (false, unless cgroupRoot is set), enableProfilingHandler (false).
 //   - The kubelet logs an unknown field, a field that is set twice and a second
 //     document, and continues; ours refuses the file.
-//   - If a field is set twice, ours checks the first value and the kubelet the
-//     last.
+//   - If a field is set twice, ours reports the second one as a mistake and also checks
+//     the first value; the kubelet uses the last value.
 //   - Ours reports the line of each problem, and of each note about a field; the kubelet
 //     reports no lines.
 //   - The kubelet reads a file of any length; ours refuses one above 1 MiB.
-//   - If only one of the two accepts a file, the other uses nothing of the file.
+//   - Ours and the kubelet accept different files. Each uses no field of a file that it
+//     refuses.
 //   - The kubelet accepts 1e2 as a whole number and yes as true; ours refuses them.
 //   - The kubelet refuses null for some durations; ours treats null as not set for
 //     every field.
-//   - The kubelet has users, ciphers, a second endpoint for images and default sysctls;
-//     ours refuses the fields that set them.
+//   - The kubelet supports authentication and authorization, a choice of ciphers, a
+//     second endpoint for images, and default sysctls; ours refuses the fields that
+//     configure them.
 //   - The kubelet reads and validates the fields that ours ignores with a note.
-//   - The kubelet accepts some values that can't work, and fails or ignores them
-//     when it uses them; ours refuses the file. For eviction see
-//     eviction.ParseThresholds. Settings that silently disable defaults
-//     are a note (kubernetes#127577).
-//   - The kubelet adds the default thresholds to evictionHard when it reads
-//     mergeDefaultEvictionSettings; ours adds them where it uses the thresholds.
+//   - The kubelet accepts some values that can't work, and fails or ignores them when it
+//     uses them; ours refuses the file. For eviction see eviction.ParseThresholds. If
+//     evictionHard disables default thresholds, ours adds a note to the File
+//     (kubernetes#127577).
+//   - With mergeDefaultEvictionSettings, the kubelet adds the default thresholds to the
+//     field evictionHard. Ours leaves the field as it is in the file, and adds the
+//     defaults in Settings.Thresholds and Settings.Policies.
 //   - evictionMaxPodGracePeriod may be negative: each pod then has its own grace period,
 //     as with the kubelet's flag.
-//   - imageMaximumGCAge may be shorter than imageMinimumGCAge: both apply.
+//   - imageMaximumGCAge may be shorter than imageMinimumGCAge; an image is still never
+//     deleted before imageMinimumGCAge.
 //   - enforceNodeAllocatable only supports pods and none.
-//   - The kubelet refuses cgroupsPerQOS false unless enforceNodeAllocatable is set to none;
-//     ours uses neither by default, and accepts it.
-//   - Settings of pods' cgroups require cgroupsPerQOS or a cgroupRoot, and the driver
-//     cgroupfs; ours refuses them otherwise, and a limit of 0 processes.
+//   - The kubelet refuses cgroupsPerQOS false unless enforceNodeAllocatable is set to
+//     none; ours accepts cgroupsPerQOS false, which is its default, with any value of
+//     enforceNodeAllocatable, and then sets no cgroup limit for all pods together.
+//   - Settings of pods' cgroups require the driver cgroupfs, and cgroupsPerQOS or a
+//     cgroupRoot. Otherwise ours refuses them. Ours also refuses podPidsLimit 0.
 //   - The kubelet can run without its server; ours refuses enableServer false, because
 //     its commands send requests to the server.
 //

@@ -21,8 +21,9 @@ import (
 // FileStore is a [Store] in a folder. The key of a value is the path of a file, relative to the
 // folder. Create a FileStore with [Files].
 //
-// Only the owner of the files can read the values. Put creates folders as needed. Delete removes
-// a folder with its last value, except a folder that is directly in the store's folder.
+// Only the owner of the files can read the values. Put creates folders as needed. When
+// Delete removes the last value in a folder, it also removes the folder, unless the folder is
+// directly in the store's folder.
 type FileStore struct {
 	dir  string
 	seed maphash.Seed
@@ -203,9 +204,9 @@ func (f *FileStore) Keys(_ context.Context, prefix string) (keys []string, err e
 	keys, err = walk(root, folder, prefix)
 	values := keys[:0]
 	for _, key := range keys {
-		left, isLeft := strings.CutSuffix(key, atomicfile.Suffix)
-		if at, _ := cut(key); isLeft && at == folder {
-			err = errors.Join(err, f.clear(root, left))
+		interrupted, isInterrupted := strings.CutSuffix(key, atomicfile.Suffix)
+		if at, _ := cut(key); isInterrupted && at == folder {
+			err = errors.Join(err, f.clear(root, interrupted))
 		}
 		if checkKey(key) == nil && strings.HasPrefix(key, prefix) {
 			values = append(values, key)

@@ -62,7 +62,7 @@ func New(cfg Config) (*Provider, error) {
 func (p *Provider) Run(ctx context.Context) error {
 	return p.loop.Run(ctx, func(ctx context.Context) time.Duration {
 		if _, err := p.Refresh(ctx); err != nil && ctx.Err() == nil {
-			p.cfg.Logger.WarnContext(ctx, "could not refresh all statistics, will retry", "err", err)
+			p.cfg.Logger.WarnContext(ctx, "could not refresh some statistics, their previous values stay in use, will retry", "err", err)
 		}
 		return p.cfg.Period
 	})

@@ -266,7 +266,7 @@ func (c *Cgroupfs) ensureKubepods(tree tree) error {
 	if err := c.undo(tree.limit(name, limits), made); err != nil {
 		return err
 	}
-	c.limited.Store(true)
+	c.limited.Store(c.cfg.Allocatable == nil || memory > 0 || milli > 0) // otherwise they are not known yet
 	return nil
 }
 

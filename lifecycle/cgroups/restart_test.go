@@ -58,6 +58,20 @@ func TestEnsure_LimitsOfAllPodsAfterARestart(t *testing.T) {
 	require.Equal(t, "2147483648", content(t, limit))
 }
 
+// The first pod may start before the agent has measured the machine.
+func TestEnsure_LimitsOfAllPodsOnceTheyAreKnown(t *testing.T) {
+	t.Parallel()
+	root := model(t, cgroups.V2)
+	limit := filepath.Join(root, "kubepods/memory.max")
+	var allocatable corev1.ResourceList
+	c := newOn(t, cgroups.Config{Root: root, Allocatable: func() corev1.ResourceList { return allocatable }})
+	require.NoError(t, second(c.Ensure(t.Context(), bestEffort("u1"), period)))
+	require.Equal(t, "max", content(t, limit))
+	allocatable = list("memory 1Gi")
+	require.NoError(t, second(c.Ensure(t.Context(), bestEffort("u2"), period)))
+	require.Equal(t, "1073741824", content(t, limit))
+}
+
 func TestEnsure_NilPod(t *testing.T) {
 	t.Parallel()
 	c := newOn(t, cgroups.Config{Root: model(t, cgroups.V2)})

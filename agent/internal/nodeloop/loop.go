@@ -35,7 +35,7 @@ type Loop struct {
 	pressure pressure
 	parts    parts
 
-	// runtimeLoop gets the runtime's status, and nodeLoop computes the node.
+	// runtimeLoop gets the runtime's status, and nodeLoop computes the Node object.
 	runtimeLoop, nodeLoop *loop.Loop
 
 	eviction    *eviction.Manager
@@ -43,7 +43,7 @@ type Loop struct {
 	imageGC     *imagegc.Manager
 	containerGC *containergc.Manager
 	logs        *logrotate.Rotator // nil without Config.PodLogs
-	oom         *oomWatch          // nil without sources
+	oom         *oomWatch          // nil if the host has no sources of OOM kills
 
 	summary    *shared[*statsapi.Summary]
 	evaluation *shared[evaluation]
@@ -112,7 +112,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	if l.cfg.Host.Run != nil {
 		host.Go(func() { run(hostCtx, part{partHost, l.cfg.Host.Run}) })
 	}
-	for _, p := range l.running() {
+	for _, p := range l.otherParts() {
 		others.Go(func() { run(working, p) })
 	}
 	others.Wait()
@@ -145,8 +145,8 @@ func (f *failures) joined() error {
 	return errors.Join(f.errs...)
 }
 
-// running returns all parts except the host.
-func (l *Loop) running() []part {
+// otherParts returns all parts except the host.
+func (l *Loop) otherParts() []part {
 	all := []part{
 		{partRuntime, func(ctx context.Context) error { return l.runtimeLoop.Run(ctx, l.checkRuntime) }},
 		{"node", func(ctx context.Context) error { return l.nodeLoop.Run(ctx, l.updateNodeOnTrigger) }},
@@ -163,8 +163,8 @@ func (l *Loop) running() []part {
 	return all
 }
 
-// updateNodeOnTrigger computes the node. It returns a long period, because checkRuntime also
-// computes the node, every few seconds.
+// updateNodeOnTrigger computes the Node object. It returns a long period, because checkRuntime
+// also computes the object, every few seconds.
 func (l *Loop) updateNodeOnTrigger(ctx context.Context) time.Duration {
 	l.updateNode(ctx)
 	return time.Hour

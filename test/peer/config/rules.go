@@ -111,7 +111,7 @@ func (k *kubelet) repeatedRule(t *testing.T, others []judge.Rule[*world]) judge.
 	t.Helper()
 	return judge.Rule[*world]{
 		Name: "first of two values", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "If a field is set twice, ours checks the first value and the kubelet the last.",
+		Sentence: "If a field is set twice, ours reports the second one as a mistake and also checks the first value; the kubelet uses the last value.",
 		Explains: func(s scene) bool {
 			if _, ok := refusal(s); !ok && s.Fact != "decode" || !isRepeated(s.World) {
 				return false
@@ -151,7 +151,7 @@ func formRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "fields of protection", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet has users, ciphers, a second endpoint for images and default sysctls; ours refuses the fields that set them.",
+		Sentence: "The kubelet supports authentication and authorization, a choice of ciphers, a second endpoint for images, and default sysctls; ours refuses the fields that configure them.",
 		Explains: func(s scene) bool {
 			field, ok := strings.CutPrefix(s.Fact, "not implemented ")
 			_, set := s.World.value(field)
@@ -198,7 +198,7 @@ func valueRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "refused whole", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "If only one of the two accepts a file, the other uses nothing of the file.",
+		Sentence: "Ours and the kubelet accept different files. Each uses no field of a file that it refuses.",
 		Explains: func(s scene) bool {
 			field, ok := strings.CutPrefix(s.Fact, "value ")
 			switch {
@@ -248,7 +248,7 @@ func isMerged(s scene) bool {
 func defaultsRule() judge.Rule[*world] {
 	return judge.Rule[*world]{
 		Name: "defaults", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "Some defaults differ, so that an agent can be tried out on a machine in use: address (127.0.0.1), port (10255), containerRuntimeEndpoint (embedded, and there is auto), podLogsDir (in the agent's own folder), cgroupsPerQOS (false, unless cgroupRoot is set), enableProfilingHandler (false).",
+		Sentence: "Some defaults differ, so that an agent can be tried out on a machine in use: address (127.0.0.1), port (10255), containerRuntimeEndpoint (embedded; the value auto is also supported), podLogsDir (in the agent's own folder), cgroupsPerQOS (false, unless cgroupRoot is set), enableProfilingHandler (false).",
 		Explains: func(s scene) bool {
 			d, ok := map[string][2]string{
 				"value address":                  {`"0.0.0.0"`, `"127.0.0.1"`},

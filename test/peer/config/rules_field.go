@@ -13,7 +13,7 @@ func fieldRules() []judge.Rule[*world] { return slices.Concat(looserRules(), str
 func looserRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "enforcement without cgroups", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet refuses cgroupsPerQOS false unless enforceNodeAllocatable is set to none; ours uses neither by default, and accepts it.",
+		Sentence: "The kubelet refuses cgroupsPerQOS false unless enforceNodeAllocatable is set to none; ours accepts cgroupsPerQOS false, which is its default, with any value of enforceNodeAllocatable, and then sets no cgroup limit for all pods together.",
 		Explains: func(s scene) bool {
 			c := s.World.accepted
 			return s.Fact == "refused cgroupsPerQOS" && s.Kubelet == "yes" && s.Ours == "" && c.CgroupsPerQOS != nil && !*c.CgroupsPerQOS &&
@@ -21,7 +21,7 @@ func looserRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "ages of images", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "imageMaximumGCAge may be shorter than imageMinimumGCAge: both apply.",
+		Sentence: "imageMaximumGCAge may be shorter than imageMinimumGCAge; an image is still never deleted before imageMinimumGCAge.",
 		Explains: func(s scene) bool {
 			c := s.World.accepted
 			return s.Fact == "refused imageMaximumGCAge" && s.Kubelet == "yes" && s.Ours == "" && c.ImageMaximumGCAge.Duration > 0 && c.ImageMaximumGCAge.Duration <= c.ImageMinimumGCAge.Duration
@@ -33,7 +33,7 @@ func looserRules() []judge.Rule[*world] {
 func stricterRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "limits without cgroups", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "Settings of pods' cgroups require cgroupsPerQOS or a cgroupRoot, and the driver cgroupfs; ours refuses them otherwise, and a limit of 0 processes.",
+		Sentence: "Settings of pods' cgroups require the driver cgroupfs, and cgroupsPerQOS or a cgroupRoot. Otherwise ours refuses them. Ours also refuses podPidsLimit 0.",
 		Explains: func(s scene) bool {
 			if s.Kubelet != "" || s.Ours != "yes" {
 				return false
@@ -69,7 +69,7 @@ func stricterRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "merged thresholds", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet adds the default thresholds to evictionHard when it reads mergeDefaultEvictionSettings; ours adds them where it uses the thresholds.",
+		Sentence: "With mergeDefaultEvictionSettings, the kubelet adds the default thresholds to the field evictionHard. Ours leaves the field as it is in the file, and adds the defaults in Settings.Thresholds and Settings.Policies.",
 		Explains: isMerged,
 	}}
 }

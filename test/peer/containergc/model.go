@@ -1,6 +1,7 @@
 package containergc
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -161,7 +162,7 @@ func (m *model) pass() {
 		m.report()
 	}
 	m.facts["error"] = m.text()
-	m.facts["events"] = strings.Join(m.events, ";")
+	m.facts["events"] = strings.Join(slices.Sorted(slices.Values(m.events)), ";")
 	for file := range m.files {
 		m.facts[shorten(file)] = "there"
 	}

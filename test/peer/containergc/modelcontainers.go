@@ -190,6 +190,9 @@ func (m *model) removeContainer(c *container) (fault string) {
 		m.events = append(m.events, "Killing Container is in unknown state, try killing it before removal")
 		if c.PreStop && grace > 0 {
 			m.call(object, "exec [bye]")
+			if c.hookFails() {
+				m.events = append(m.events, "FailedPreStopHook PreStopHook failed")
+			}
 		}
 		m.call(object, fmt.Sprint("stop ", max(grace, 2)))
 		if c.StopFails && !c.fixed {

@@ -222,6 +222,9 @@ func (n *node) ExecSync(_ context.Context, id string, command []string, _ time.D
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.call("container "+id[:2], fmt.Sprint("exec ", command))
+	if c := n.find(id); c != nil && c.hookFails() {
+		return nil, nil, grpcstatus.Error(codes.Unknown, "fault:hook")
+	}
 	return nil, nil, nil
 }
 

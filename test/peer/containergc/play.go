@@ -2,6 +2,7 @@ package containergc
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -41,7 +42,7 @@ func (n *node) facts(t *testing.T, err error) judge.Facts {
 	t.Helper()
 	files, walked := n.files()
 	require.NoError(t, walked)
-	f := judge.Facts{"error": faults(err), "events": strings.Join(n.events, ";"), "told": n.told}
+	f := judge.Facts{"error": faults(err), "events": strings.Join(slices.Sorted(slices.Values(n.events)), ";"), "told": n.told}
 	for object, calls := range n.calls {
 		f[object+" calls"] = calls
 	}

@@ -64,6 +64,9 @@ type Container struct {
 	From                   int
 }
 
+// hookFails reports whether its preStop hook fails.
+func (c *Container) hookFails() bool { return c.Attempt%2 == 1 }
+
 // A Link is an odd link.
 type Link struct{ Name, Target string }
 

@@ -99,9 +99,7 @@ func (a *ours) act(ctx context.Context, what string) (reasons []string, err erro
 		err = a.manager.Detect(ctx)
 	case what == "delete unused":
 		err = a.manager.DeleteUnusedImages(ctx)
-		if passErr := <-a.passes; err == nil {
-			err = passErr
-		}
+		require.Equal(a.t, <-a.passes, err)
 	case a.node.w.Loop:
 		if !a.started {
 			a.run()
@@ -112,9 +110,7 @@ func (a *ours) act(ctx context.Context, what string) (reasons []string, err erro
 		synctest.Wait() // for the event
 	default:
 		_, err = a.manager.Collect(ctx)
-		if passErr := <-a.passes; err == nil {
-			err = passErr
-		}
+		require.Equal(a.t, <-a.passes, err)
 	}
 	a.started = true
 	a.node.told = a.problems(what, err)

@@ -157,6 +157,9 @@ func editPod(d *judge.Draw, pod *corev1.Pod) *corev1.Pod {
 		pod.Annotations["note"] = judge.Pick(d, "1", "2")
 	case 2:
 		pod.Annotations["kubernetes.io/config.seen"] = judge.Pick(d, "y", "z")
+		if pod.Annotations[mirrorAnnotation] != "" {
+			pod.Annotations[mirrorAnnotation] = "h" + pod.Annotations["kubernetes.io/config.seen"]
+		}
 	case 3:
 		pod.Spec.NodeName = judge.Pick(d, "n1", "n2")
 	case 4:

@@ -318,15 +318,17 @@ func frame(d *judge.Draw, f *file) {
 	}
 	switch d.Int(8) {
 	case 0:
-		f.Head = "# comment\n"
+		f.Head = "# *comment\n" // which is no alias
 	case 1:
 		f.Head = "---\n"
 	case 2:
-		f.Tail = judge.Pick(d, "\n---\n", "\n...\n", "\n---\n# end\n", "\n---\nx: [\n", "\n...\nx")
+		f.Tail = judge.Pick(d, "\n---\n", "\n...", "\n---\n# end\n", "\n---\nx: [\n", "\n...\nx")
 	case 3:
 		f.Tail = judge.Pick(d, "}", "x", "\n- x\n", "\n{}", "\n# end")
 	case 4:
-		f.Docs = nil
+		if f.Docs = nil; f.Form == asYAML && len(f.Name)%2 == 0 {
+			f.Tail = "# nothing\n"
+		}
 	case 5:
 		f.Head = "\ufeff"
 	case 6:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubeletstatus "k8s.io/kubernetes/pkg/kubelet/status"
@@ -35,7 +36,7 @@ func managerPeer() judge.Peer[*managerWorld] {
 
 // statusManager is one of the two managers.
 type statusManager interface {
-	set(pod *corev1.Pod, s corev1.PodStatus) (changed bool)
+	set(pod *corev1.Pod, s corev1.PodStatus) (stored corev1.PodStatus, changed bool)
 	get(uid types.UID) (corev1.PodStatus, bool)
 	readiness(pod *corev1.Pod, id string, ready bool)
 	startup(pod *corev1.Pod, id string, started bool)
@@ -84,6 +85,25 @@ func (p *managerPlay) reflect(static *corev1.Pod) {
 	mirror.UID = types.UID(fmt.Sprintf("mirror-%d-%s", p.api.version, static.UID))
 	mirror.Annotations[mirrorAnnotation] = "hash"
 	p.mirror[static.UID] = p.api.put(mirror)
+}
+
+// asked returns the UID by which the status of a pod is asked for: that of its mirror,
+// if it has one.
+func (p *managerPlay) asked(uid types.UID) types.UID {
+	if mirror := p.mirror[uid]; mirror != nil {
+		return mirror.UID
+	}
+	return uid
+}
+
+// translate returns the UID of the static pod whose mirror has the given UID.
+func (p *managerPlay) translate(uid types.UID) types.UID {
+	for static, mirror := range p.mirror {
+		if mirror.UID == uid {
+			return static
+		}
+	}
+	return uid
 }
 
 // turn plays a step.
@@ -143,7 +163,11 @@ func (p *managerPlay) act(step *managerStep, pod *corev1.Pod, f judge.Facts) {
 		f["resize"] = p.m.resize(pod, step)
 		fallthrough
 	case opSet:
-		f["changed"] = strconv.FormatBool(p.m.set(pod, p.report(step, pod)))
+		stored, changed := p.m.set(pod, p.report(step, pod))
+		f["changed"] = strconv.FormatBool(changed)
+		if said, known := p.m.get(pod.UID); known {
+			f["returned"] = strconv.FormatBool(apiequality.Semantic.DeepEqual(stored, said))
+		}
 	case opReadiness:
 		p.m.readiness(pod, p.id(pod, step.Container), step.Result)
 	case opStartup:

@@ -57,12 +57,7 @@ func (k *managerOfKubelet) GetMirrorPodByPod(pod *corev1.Pod) (*corev1.Pod, bool
 }
 
 func (k *managerOfKubelet) TranslatePodUID(uid types.UID) kubelettypes.ResolvedPodUID {
-	for static, mirror := range k.play.mirror {
-		if mirror.UID == uid {
-			return kubelettypes.ResolvedPodUID(static)
-		}
-	}
-	return kubelettypes.ResolvedPodUID(uid)
+	return kubelettypes.ResolvedPodUID(k.play.translate(uid))
 }
 
 func (k *managerOfKubelet) GetUIDTranslations() (map[kubelettypes.ResolvedPodUID]kubelettypes.MirrorPodUID, map[kubelettypes.MirrorPodUID]kubelettypes.ResolvedPodUID) {
@@ -88,7 +83,7 @@ func (*managerOfKubelet) DeletePodStartupState(types.UID) {}
 
 // set reports a status with the resize conditions, as the kubelet's status generation
 // does, which ends them with the pod.
-func (k *managerOfKubelet) set(pod *corev1.Pod, s corev1.PodStatus) bool {
+func (k *managerOfKubelet) set(pod *corev1.Pod, s corev1.PodStatus) (corev1.PodStatus, bool) {
 	for _, c := range k.m.GetPodResizeConditions(pod.UID) {
 		if !isTerminal(s.Phase) {
 			s.Conditions = append(s.Conditions, *c)
@@ -99,10 +94,12 @@ func (k *managerOfKubelet) set(pod *corev1.Pod, s corev1.PodStatus) bool {
 		k.m.ClearPodResizePendingCondition(pod.UID)
 		k.m.ClearPodResizeInProgressCondition(pod.UID)
 	}
-	return changed
+	return stored, changed
 }
 
-func (k *managerOfKubelet) get(uid types.UID) (corev1.PodStatus, bool) { return k.m.GetPodStatus(uid) }
+func (k *managerOfKubelet) get(uid types.UID) (corev1.PodStatus, bool) {
+	return k.m.GetPodStatus(k.play.asked(uid))
+}
 
 func (k *managerOfKubelet) readiness(pod *corev1.Pod, id string, ready bool) {
 	k.m.SetContainerReadiness(klog.Background(), pod.UID, container.ParseContainerID(id), ready)
@@ -178,7 +175,7 @@ func newManagerOfOurs(p *managerPlay) statusManager {
 	}, UpdateRefused: func(pod *corev1.Pod, _ error) { delete(o.last, pod.UID) }}, Pod: func(uid types.UID) (*corev1.Pod, bool) {
 		pod, ok := p.pods[uid]
 		return pod, ok
-	}, Saved: func(uid types.UID) (corev1.PodStatus, bool) {
+	}, TranslateUID: p.translate, Saved: func(uid types.UID) (corev1.PodStatus, bool) {
 		mirror := p.mirror[uid]
 		if mirror == nil {
 			return corev1.PodStatus{}, false
@@ -200,22 +197,23 @@ func newManagerOfOurs(p *managerPlay) statusManager {
 	return o
 }
 
-func (o *managerOfOurs) set(pod *corev1.Pod, s corev1.PodStatus) bool {
+func (o *managerOfOurs) set(pod *corev1.Pod, s corev1.PodStatus) (stored corev1.PodStatus, changed bool) {
 	last := o.last[pod.UID]
 	o.last[pod.UID] = pod.DeepCopy()
 	if _, reported := o.get(pod.UID); reported && len(s.ContainerStatuses)%2 == 0 && apiequality.Semantic.DeepEqual(last, pod) {
 		// The same by another way.
-		return o.m.Update(pod.UID, func(was *corev1.PodStatus) { s.DeepCopyInto(was) })
+		changed = o.m.Update(pod.UID, func(was *corev1.PodStatus) { s.DeepCopyInto(was) })
+		stored, _ = o.get(pod.UID)
+		return stored, changed
 	}
-	_, changed := o.m.SetPodStatus(pod.DeepCopy(), s)
-	return changed
+	return o.m.SetPodStatus(pod.DeepCopy(), s)
 }
 
 // get returns what was reported; what was saved before a restart does not count.
 func (o *managerOfOurs) get(uid types.UID) (corev1.PodStatus, bool) {
 	reported := false
 	o.m.Subscribe(status.Observer{StatusChanged: func(c status.Change) { reported = reported || c.Pod.UID == uid }})()
-	s, _ := o.m.GetPodStatus(uid)
+	s, _ := o.m.GetPodStatus(o.play.asked(uid))
 	return s, reported
 }
 

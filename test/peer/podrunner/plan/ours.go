@@ -175,6 +175,9 @@ func (r *record) named(s *State, a podrunner.Actions) {
 			r.misnamed = append(r.misnamed, rm.ID)
 		}
 	}
+	if all := a.RestartAll; all != nil && (all.Name == "") != all.After.IsZero() {
+		r.misnamed = append(r.misnamed, "who restarts all")
+	}
 	for _, u := range a.Update {
 		check(u.ID, u.Name)
 		if u.Pod && u.ID != s.box().ID {
