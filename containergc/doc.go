@@ -80,8 +80,8 @@
 //   - The kubelet removes a container or a sandbox without a pod as if its pod did not
 //     exist any more; here such a container belongs to the pod of its sandbox, and
 //     objects without a pod are kept.
-//   - The kubelet treats a created container as a dead one; ours keeps it while its
-//     pod may start it.
+//   - The kubelet treats a created container as dead; ours keeps the container while
+//     its pod may still start it.
 //   - A container or a sandbox in a state that this version does not know counts as
 //     running; the kubelet removes it.
 //   - The age of a dead container counts from its exit; in the kubelet it counts from
@@ -90,9 +90,9 @@
 //     times matter only for equal attempts; the kubelet compares only creation times,
 //     although the clock may have been set.
 //   - The kubelet does not remove a container whose status it cannot get; ours needs
-//     no status for that.
-//   - The kubelet retries a failed removal in each pass; ours after a minute, two, and
-//     so on up to 15 minutes.
+//     no status to remove a container.
+//   - The kubelet retries a failed removal in each pass; ours retries it after 1 min,
+//     2 min, and so on up to 15 min.
 //   - A failed removal is part of the error of the pass and of its event; the kubelet
 //     only logs it.
 //   - A failed DeleteAllUnusedContainers also causes the event ContainerGCFailed; the
@@ -106,8 +106,8 @@
 //     is left in the runtime; the kubelet removes them at once.
 //   - The kubelet uses what follows the last underscore of a log folder's name as a
 //     UID; ours ignores folders whose names are not those of pods.
-//   - If the folder of pod logs does not exist, the kubelet's pass fails; ours has
-//     nothing to do.
+//   - If the folder of pod logs does not exist, the kubelet's pass fails; ours treats
+//     the folder as empty.
 //   - If the folder of pod logs cannot be read, the kubelet keeps dead links; ours
 //     removes them.
 //   - If the folder of links cannot be read, our pass fails; the kubelet treats it as
@@ -115,8 +115,8 @@
 //   - Ours uses the snapshot to find out whether the container of a dead link may
 //     write again; the kubelet requests the container's status, and removes the link
 //     of a running container if that fails.
-//   - Requests are a set; in the kubelet they are a queue of 50 that drops what does
-//     not fit.
+//   - Ours stores requests for single pods in a set, and drops none; the kubelet has a
+//     queue of 50 requests, and drops further requests.
 //
 // # Testing your code with it
 //

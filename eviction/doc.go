@@ -75,26 +75,26 @@
 // excessively large exponent is refused without computing it. For a number or a duration
 // that cannot be parsed, the kubelet reports the error of Go's packages; ours names a
 // valid example. If a flag has two values for one signal, the kubelet uses the last; ours
-// refuses both, and names each malformed pair.
+// refuses the flag. The error also names each malformed pair.
 //
 // Thresholds. If several thresholds are due, the kubelet acts on a memory threshold if one
-// is due, and otherwise on any of them; ours acts on hard thresholds first, then in a
-// fixed order. Messages name the threshold that was acted on, not another one of the same
-// resource. The kubelet omits containerfs thresholds in its first pass; ours does not.
-// While the filesystem layout is unknown, the kubelet does nothing; ours uses the last
-// known layout, or a single filesystem if no layout was ever known.
+// is due, and otherwise on an arbitrary threshold; ours acts on hard thresholds first,
+// then in a fixed order. Messages name the threshold that ours acted on, not another
+// threshold of the same resource. The kubelet omits containerfs thresholds in its first
+// pass; ours does not. While the filesystem layout is unknown, the kubelet does nothing;
+// ours uses the last known layout, or a single filesystem if no layout was ever known.
 //
 // Measurements. The kubelet counts a threshold as met by a measurement of any age; ours
-// treats a measurement older than [Policy.MaxObservationAge] as unknown. The kubelet
-// ranks pods by stats of any age; ours uses only stats up to that age, and disk usage up
-// to an hour old. The kubelet accepts impossible values, such as 0 available of 0; ours
-// treats them as unknown. The kubelet restarts a grace period after the signal was
-// unknown; ours continues it. The kubelet restarts a grace period after a single
+// treats a measurement older than [Policy.MaxObservationAge] as unknown. The kubelet ranks
+// pods by stats of any age; ours uses only stats up to [Policy.MaxObservationAge] old, and
+// disk usage up to an hour old. The kubelet accepts impossible values, such as 0 available
+// of 0; ours treats them as unknown. The kubelet restarts a grace period after the signal
+// was unknown; ours continues it. The kubelet restarts a grace period after a single
 // measurement above the threshold; ours extends it by twice the time for which the
-// threshold was not met, and restarts it after 10 s above the threshold. A condition
-// holds while its threshold is met, however short the transition period. As in the
-// kubelet, measurements of any age count for conditions, and conditions do not change
-// while all signals are unknown.
+// threshold was not met, and restarts it after 10 s above the threshold. A condition holds
+// while its threshold is met, however short the transition period. As in the kubelet,
+// measurements of any age count for conditions, and conditions do not change while all
+// signals are unknown.
 //
 // The kubelet evaluates every 10 s, with measurements up to 30 s old. Ours evaluates
 // again after a quarter of the time in which a fast consumer could reach a threshold, at
@@ -102,12 +102,12 @@
 // pass; ours evaluates them again after it has reclaimed a disk.
 //
 // Reclaiming. In each pass the kubelet deletes unused containers, then images, and then
-// evicts; ours takes new measurements after each of the two, waits
+// evicts; ours takes new measurements after each of the two deletions, waits
 // [Policy.ReclaimInterval] between two rounds, and does only what is still needed. After
-// reclaiming a disk, the kubelet evicts pods if any threshold is met; ours only if the
-// threshold that it acts on is still met. The kubelet ranks pods by stats from before it
-// reclaimed a disk, and reports those in messages; ours uses stats from after the
-// reclaim.
+// reclaiming a disk, the kubelet evicts pods if any threshold is met; ours evicts pods
+// only if the threshold that it acts on is still met. The kubelet ranks pods by stats from
+// before it reclaimed a disk, and reports these stats in messages; ours uses stats from
+// after the reclaim.
 //
 // The order of pods. The kubelet evicts a pod without stats first; ours treats it as a pod
 // that uses nothing until [Policy.StatsGrace] has passed since the first evaluation that
@@ -117,22 +117,22 @@
 // by what is in their host paths; ours ignores host paths, because they are not deleted
 // with the pod. When it ranks pods, ours counts a pod's other files on the node's disk,
 // such as its /etc/hosts; the kubelet does not. If only containers have memory stats, the
-// kubelet counts the pod's memory as zero; ours uses the sum of its containers. The
-// kubelet subtracts a pod's request for ephemeral storage, in bytes, from the number of
-// its inodes; ours does not. The kubelet ignores the ephemeral storage requests of
+// kubelet counts the pod's memory as zero; ours uses the sum of the containers' memory.
+// The kubelet subtracts a pod's request for ephemeral storage, in bytes, from the number
+// of its inodes; ours does not. The kubelet ignores the ephemeral storage requests of
 // containers if the pod also has pod-level resources, which cannot include ephemeral
 // storage; ours counts them. For a filesystem that pods do not use, the kubelet orders
-// pods of the same priority by their requests; ours by their age.
+// pods of the same priority by their requests; ours orders them by their age.
 //
 // Evictions. Kills do not block: several pods may terminate at the same time, a failed
 // kill does not count as an eviction, and the grace period of a slow kill is shortened
-// when a hard threshold is due. The kubelet evicts one pod per pass; ours as many as are
-// expected to be enough, up to [Policy.MaxParallelEvictions]. The kubelet evicts the same
-// pod again if it does not terminate in time or could not be killed; ours evicts the next
-// pod. The kubelet does not count the disk space of a terminated pod that is not cleaned
-// up yet; ours counts it as being freed, for at most 30 s. After a restart, the kubelet
-// evicts more pods although the pods that it evicted before are still terminating; ours
-// counts what these pods will free.
+// when a hard threshold is due. The kubelet evicts one pod per pass; ours evicts as many
+// pods as are expected to free enough, up to [Policy.MaxParallelEvictions]. The kubelet
+// evicts the same pod again if it does not terminate in time or could not be killed; ours
+// evicts the next pod. The kubelet does not count the disk space of a terminated pod that
+// is not cleaned up yet; ours counts it as being freed, for at most 30 s. After a restart,
+// the kubelet evicts more pods although the pods that it evicted before are still
+// terminating; ours counts what these pods will free.
 //
 // In a pass that evicts a pod for a limit, the kubelet does nothing about thresholds; ours
 // does the same, except that a pod whose earlier kill failed does not block the actions

@@ -74,9 +74,9 @@
 //   - After a restart all images are new to the kubelet, and their age for MaxAge
 //     starts again at zero; with a Store ours keeps the ages of images
 //     (kubernetes#119711).
-//   - The kubelet treats an image that was never used as infinitely old, and deletes
-//     it once the kubelet itself is older than MaxAge; here MaxAge counts from when
-//     the image was first seen.
+//   - The kubelet treats an image that was never used as infinitely old, and deletes the
+//     image when the kubelet itself has run for MaxAge; here MaxAge counts from the time
+//     when the image was first listed.
 //   - MinAge applies in every pass; the kubelet's pass for MaxAge ignores it.
 //   - The kubelet compares only ids. Here an image is also in use if a container or an
 //     image volume names it by a tag, a digest or an id without algorithm, even if the
@@ -89,8 +89,8 @@
 //   - The kubelet deletes a pause image that the runtime does not pin; ours never
 //     deletes an image whose repository is called pause, mirrored-pause or pause with
 //     an architecture, because sandboxes may need it.
-//   - The kubelet lists containers once in a pass, and deletes an image that has come
-//     into use since; ours lists them again when the list is five seconds old.
+//   - The kubelet lists containers once in a pass, and deletes an image that has come into
+//     use since; ours lists the containers again when the list is five seconds old.
 //   - The kubelet inspects each container in each pass, and the first failure ends the
 //     pass; ours inspects a container once, and continues if a container that cannot
 //     be inspected was removed or has exited, or after ten minutes.
@@ -98,19 +98,19 @@
 //     the kubelet such a failure ends the pass.
 //   - After a failed deletion for MaxAge the kubelet's pass ends, so that a single
 //     image that cannot be deleted keeps it from freeing space; ours continues.
-//   - The kubelet retries a failed deletion in each pass; ours after a minute, two,
-//     and so on up to an hour.
+//   - The kubelet retries a failed deletion in each pass; ours retries it after 1 min,
+//     2 min, and so on up to 1 h.
 //   - If the runtime does not find an image that is to be deleted, ours counts it as
 //     deleted; the kubelet counts a failure.
-//   - A failed deletion is an error of the kubelet's pass; here it is not an error if
-//     the pass has freed enough without it.
+//   - A failed deletion is an error of the kubelet's pass; here it is not an error if the
+//     pass has freed enough space by other deletions.
 //   - The kubelet adds up the sizes of deleted images to decide when to stop; ours
-//     measures the filesystem after each deletion, and reports each measurement that
-//     has no capacity.
+//     measures the filesystem after each deletion, and reports each measurement without a
+//     capacity.
 //   - If usage is at the high threshold only because of rounding, and enough space for the
 //     low threshold is available, ours deletes nothing; the kubelet deletes one image.
-//   - The kubelet's percentages overflow on filesystems of more than 80 PiB; ours do
-//     not.
+//   - The kubelet's percentages overflow on filesystems of more than 80 PiB; our
+//     percentages do not.
 //   - The kubelet asks the runtime to delete an image with an empty id; ours keeps
 //     such an image.
 //   - The kubelet repeats its events in every pass; ours repeats them after an hour,
@@ -122,10 +122,11 @@
 //   - All problems of an invalid policy are reported; the kubelet reports the first.
 //   - MinUnused protects images by the time since their last use, independently of
 //     MinAge (kubernetes#132372).
-//   - Leases, preferences and dry run are new (kubernetes#123631, kubernetes#68549).
-//   - Ours checks which images are in use every minute, with the lists that also serve
-//     Images; the kubelet checks every five minutes, and lists images every half
-//     minute.
+//   - The kubelet has no leases, no preferences and no dry run (kubernetes#123631,
+//     kubernetes#68549).
+//   - Every minute, ours lists images and containers to find the images in use, and Images
+//     returns the listed images. The kubelet does so every five minutes, and lists images
+//     every half minute for its status.
 //   - The order of deletion is total: images with equal times are ordered by size, the
 //     largest first, and then by name.
 //

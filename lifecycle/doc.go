@@ -78,8 +78,8 @@
 //   - Handlers are pure where possible, and the decision and duration of every
 //     handler can be observed. Preemption uses the same list of other pods as
 //     admission.
-//   - The kubelet may preempt a pod although its other victims free enough
-//     resources; here that pod keeps running.
+//   - The kubelet may preempt a pod although the other preempted pods free
+//     enough resources; here that pod keeps running.
 //   - When the kubelet selects victims for a critical pod, it counts only the
 //     requests of their containers. This package also counts overhead,
 //     pod-level requests and the resources that a resized pod still holds,
@@ -98,10 +98,11 @@
 //   - A pod that has a start time, and that Allocated reports as admitted
 //     before, is not rejected because labels or taints have changed. The
 //     kubelet rejects it after a restart.
-//   - ActiveDeadline sends no event; the kubelet sends one with each answer.
-//   - Every hook must have a deadline. In the kubelet, postStart hooks have
-//     none and can block their pod (kubernetes#30042). A preStop hook that the
-//     deadline interrupts has failed and is reported. A preStop hook whose
+//   - ActiveDeadline sends no event; the kubelet sends an event each time it
+//     finds that a pod's deadline has passed.
+//   - Every hook must have a deadline. In the kubelet, postStart hooks have no
+//     deadline and can block their pod (kubernetes#30042). A preStop hook that
+//     the deadline interrupts has failed and is reported. A preStop hook whose
 //     container ended while it ran has not failed. A hook whose deadline has
 //     passed, or whose container has ended, is not started.
 //   - HTTP hooks do not reuse connections. With [HookConfig.FailOnStatus], the
@@ -112,15 +113,15 @@
 //     status; this package logs that the pod has no IP.
 //   - If an HTTPS hook fails with HTTPS and with plain HTTP, the kubelet
 //     reports the first error; this package reports both.
-//   - The kubelet runs a preStop hook again after a restart. Here it runs once,
-//     if the caller sets PreStopped.
+//   - After its own restart, the kubelet runs a preStop hook again. Here the
+//     hook runs once, if the caller sets PreStopped.
 //   - The kubelet waits for a preStop hook, such as a sleep, whose container
 //     has ended; here the hook is cancelled.
-//   - In the kubelet a sidecar waits only for the sidecar after it, and for
-//     none if that one does not run. Here it waits for all sidecars that come
-//     after it.
+//   - When the kubelet stops a pod, a sidecar waits only for the sidecar after
+//     it, and for no sidecar if that sidecar does not run. Here a sidecar waits
+//     for all sidecars that come after it.
 //   - The kubelet stops sidecars while an init container still runs and may
-//     need them; here they are stopped after it.
+//     need them; here the sidecars are stopped after the init container.
 //   - In the kubelet, sidecars wait until the end of the grace period for a
 //     container that can't be stopped. Here they wait only until the stop has
 //     failed. See kubernetes#125880.
@@ -130,11 +131,13 @@
 //   - The kubelet compares a container's end with the wall clock on every sync:
 //     if the clock steps back by an hour, the container waits an hour longer.
 //     Here the times are compared once.
-//   - The kubelet deletes a key 10 minutes after its last start, even while it
-//     waits: a container that runs for 7 minutes each time loses its key during
-//     the 5-minute wait and restarts early. Here a key that waits is not
+//   - The kubelet deletes the back-off of a container 10 minutes after the
+//     container's last start, even while the container waits: a container that
+//     runs for 7 minutes each time loses its back-off during the 5-minute wait
+//     and restarts early. Here the back-off of a waiting container is not
 //     deleted.
-//   - The kubelet keeps back-off in memory and loses it in a restart.
+//   - The kubelet has back-offs only in memory and loses them when it restarts.
+//     Here a caller can save them with [Backoff.Snapshot].
 //   - Not implemented: AppArmor, sysctl and declared-feature handlers, device
 //     and topology resources.
 //

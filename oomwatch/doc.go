@@ -75,9 +75,9 @@
 //   - The kubelet's expression does not match the lines of kernels since 5.0 about
 //     kills because the machine is out of memory, so that the victim's cgroup and the
 //     constraint are lost; ours reports both.
-//   - For the same reason the kubelet uses the time of the line about the victim's
-//     death for such a kill, which may be late; ours uses the time when the victim was
-//     chosen.
+//   - For a kill because the machine is out of memory, the kubelet uses the time of the
+//     line about the victim's death, which may be late; ours uses the time when the
+//     kernel chose the victim.
 //   - If the log does not name the victim's cgroup, the kubelet reports the cgroup /;
 //     ours reports an empty cgroup.
 //   - If the kernel kills a whole cgroup, the kubelet reports one process; ours
@@ -85,7 +85,7 @@
 //   - The kubelet misses a kill for which the kernel omitted the dump; ours reports
 //     it.
 //   - The kubelet treats a dump without a kill as a kill, or as the start of the next
-//     one; ours does not.
+//     kill; ours does not.
 //   - The kubelet confuses dumps that the kernel writes at the same time; ours
 //     separates them.
 //   - The kubelet misses the death of a process without a name; ours reports it.
@@ -95,19 +95,21 @@
 //     accepts only lines of the kernel.
 //   - The kubelet does not read a line that continues in another record; ours joins
 //     its parts.
-//   - The kubelet reads the logs of all kernels; ours the format since 5.3.
+//   - The kubelet reads the logs of all kernels; ours reads only the log format of
+//     kernels since 5.3.
 //   - A process or a cgroup whose name looks like a field of the line misleads the
 //     kubelet's expression; ours parses the line from both ends.
 //   - The kubelet reports the names of processes and cgroups as escaped in the log;
 //     ours unescapes them.
-//   - Ours reports the cgroup whose limit was reached and the cgroup of the victim;
-//     the kubelet swaps the two names and uses only kills of the whole machine.
-//   - Ours records an event for a pod, at first a few at once and then one per minute;
-//     the kubelet has none, to avoid too many events (kubernetes#69676).
-//   - Times of kills that are read when they are logged are correct to the
-//     millisecond, also after a suspend; those of older log records are as accurate as
-//     the kernel's clock for the log, which drifts. The kubelet's times are correct to
-//     the second, until the first suspend.
+//   - Ours reports the cgroup whose limit was reached and the cgroup of the victim; the
+//     kubelet swaps the two names, and ignores kills at the limit of a cgroup.
+//   - Ours records events about each pod, by default five at once and then at most one
+//     per minute; the kubelet records no events about pods, to avoid too many events
+//     (kubernetes#69676).
+//   - Times of kills that are read when they are logged are correct to the millisecond,
+//     also after a suspend; times of older log records are as accurate as the kernel's
+//     clock for the log, which drifts. The kubelet's times are correct to the second,
+//     until the first suspend.
 //
 // [Counters] polls. Every second, it reads the file in which the kernel counts all kills,
 // including kills at cgroup limits. It reads the cgroups only when this count rises. On

@@ -115,7 +115,7 @@
 //
 // # Differences from the kubelet
 //
-//   - The kubelet's channel holds 1,000 events and loses those that do not fit; here no
+//   - The kubelet's channel holds 1,000 events and loses events that do not fit; here no
 //     event is lost.
 //   - While the inspection of a pod fails, the kubelet does not deliver the pod's events;
 //     here they are delivered.
@@ -123,16 +123,17 @@
 //     delays all; here the other pods become fresh at once.
 //   - The kubelet waits for an inspection without a limit, and all pods wait with it; here
 //     an inspection fails after InspectTimeout and is retried.
-//   - After a failed inspection the kubelet inspects the pod again in each relist; here it
-//     is retried after 1 s, 2 s, and so on up to 1 min.
+//   - After a failed inspection the kubelet inspects the pod again in each relist; here the
+//     inspection is retried after 1 s, 2 s, and so on up to 1 min.
 //   - The kubelet inspects all sandboxes and containers of a pod that changed; here only
-//     those are inspected whose listed state changed, until a reinspection is requested.
+//     sandboxes and containers whose listed state changed are inspected, unless a
+//     reinspection is requested.
 //   - A status may contradict the list, because the state changed in between or an answer
 //     of the runtime was wrong. The kubelet keeps such a status until the pod's list
 //     changes; here the status is requested again with the next list.
-//   - The kubelet's error of an unhealthy generator has no cause; here it wraps the error
-//     of the last failed list. The lists have their own deadline, and a slow inspection
-//     does not make the generator unhealthy.
+//   - The kubelet's error of an unhealthy generator has no cause; here the error wraps the
+//     error of the last failed list. The lists have their own deadline, and a slow
+//     inspection does not make the generator unhealthy.
 //   - The kubelet's count of the containers in a state keeps its last value when no
 //     container is in that state any more; here it becomes 0.
 //   - The kubelet panics on a state that it does not know; here such a state counts as
@@ -150,8 +151,8 @@
 //     events replace most of these lists.
 //   - Run holds back hints of creations, starts and removals for up to 1 s, unless a relist
 //     is requested, so that the runtime does not list while it starts a pod.
-//   - The kubelet's relist of one pod does not detect that the pod was removed; here it
-//     does.
+//   - The kubelet's relist of one pod does not detect that the pod was removed; here this
+//     relist detects the removal.
 //   - When the network of a ready sandbox is removed before the sandbox, the kubelet drops
 //     the pod's addresses; here they stay.
 //   - The kubelet drops the addresses of a pod when an inspection fails; here they stay.
@@ -165,8 +166,8 @@
 //   - If the newest sandbox is removed while its pod is inspected, the kubelet's status has
 //     no address and no active container until the next relist; here the status has the
 //     address and the active containers of the next newest sandbox.
-//   - A pod whose newest sandbox has no name has no name in the kubelet's status; here it
-//     has the name from another sandbox or a container.
+//   - If the newest sandbox of a pod has no pod name, the kubelet's status of the pod has
+//     no name; here the status has the name from another sandbox or a container.
 //
 // # Testing your code with it
 //

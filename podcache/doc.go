@@ -40,29 +40,29 @@
 //
 // # Differences from the kubelet
 //
-//   - A reader of the kubelet's cache waits until there is a status; here GetNewerThan
-//     returns when its context ends.
-//   - A status is new enough if its time is at or after the requested one. In the kubelet
+//   - A reader of the kubelet's cache waits until there is a status; here GetNewerThan also
+//     returns when its context is done.
+//   - A status is new enough if its time is at or after the requested time. In the kubelet
 //     an equal time wakes a waiter but does not satisfy a new call.
-//   - The kubelet's cache accepts a status that is older than the known one; here Set
+//   - The kubelet's cache accepts a status that is older than the cached status; here Set
 //     rejects it.
 //   - The kubelet deletes a pod even if its status is newer than the deletion; here such a
 //     deletion changes nothing.
 //   - In the kubelet, an older observation or global time makes a status older again; here
 //     freshness never decreases.
-//   - In the kubelet, a deletion leaves readers waiting until the next global time; here it
-//     wakes them.
+//   - In the kubelet, a deletion leaves readers waiting until the next global time; here a
+//     deletion wakes them.
 //   - The kubelet does not record when it observed that a pod was missing; here the cache
 //     keeps that time until the global time has reached it.
-//   - UpdateTime can exclude pods. In the kubelet it is called only after every pod was
-//     inspected, so that a pod that hangs delays all others.
+//   - UpdateTime can exclude pods. In the kubelet, UpdateTime is called only after every
+//     pod was inspected, so that a pod whose inspection hangs delays all other pods.
 //   - The writer can find out whether a reader waits, so it can list the runtime less often
 //     while no reader waits.
 //   - After a failed inspection the kubelet has only the error; here the cache also keeps
 //     the last known status and marks it as stale.
 //   - [StartInterrupted] distinguishes a container whose start was interrupted, for example
-//     because the agent was killed, from a failed container. The kubelet treats it as
-//     failed.
+//     because the agent was killed, from a failed container. The kubelet treats such a
+//     container as failed.
 //   - The kubelet sorts the containers of a pod by creation time; here the restart count
 //     comes first, because clocks may go backwards (kubernetes#134153). Both sort sandboxes
 //     by attempt first (kubernetes#130551).

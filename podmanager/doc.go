@@ -92,21 +92,21 @@
 //
 //   - The kubelet counts a mirror with an empty hash as the mirror of a pod without a
 //     hash; ours does not.
-//   - The kubelet goes on translating the UID of a mirror to that of its static pod after
-//     the static pod was removed; ours uses the current pods only.
+//   - The kubelet goes on translating the UID of a mirror to the UID of its static pod
+//     after the static pod was removed; ours uses the current pods only.
 //   - When a pod is removed, the kubelet deletes the entry of its name even if a newer pod
 //     has that name, and it keeps the entry of a name that a pod had before; ours compares
 //     UIDs, for pods and for mirrors.
-//   - The kubelet finds a pod without a name or a namespace by its full name; ours finds
-//     none by a name of that form.
-//   - The kubelet's mirror client creates a mirror of any pod, also while the node is
-//     being deleted; ours refuses a pod that is not static or has no hash, and a node
-//     that is being deleted.
+//   - The kubelet finds a pod without a name or a namespace by its full name; ours finds no
+//     pod by such a full name.
+//   - The kubelet's mirror client creates a mirror of any pod, also while the node is being
+//     deleted; ours creates no mirror of a pod that is not static or has no hash, and no
+//     mirror while the node is being deleted.
 //   - The kubelet sends the UID and the resource version of the static pod with its
 //     mirror; ours leaves them to the API server.
 //   - If the mirror exists already, the kubelet compares the hash of the empty object that
 //     is returned with the error, so it reports an error each time; ours gets the existing
-//     pod, and a mirror of this version is success.
+//     pod, and succeeds if that pod is a mirror with the same hash.
 //   - The kubelet's mirror client deletes any pod by name; ours refuses to delete a pod
 //     that is not a mirror or has no UID.
 //   - The kubelet logs that a mirror could not be deleted, and reports success; ours
@@ -118,8 +118,8 @@
 //   - If two static pods have the same name, for example while one replaces the other, the
 //     kubelet replaces the mirror for each of them in turn; in ours the mirror belongs to
 //     the pod that was added last.
-//   - If a static pod has no hash, ours keeps an existing mirror and creates none; the
-//     kubelet deletes the mirror and creates one with an empty hash.
+//   - If a static pod has no hash, ours keeps an existing mirror and creates no new mirror;
+//     the kubelet deletes the mirror and creates a mirror with an empty hash.
 //   - If the mirror to be replaced does not exist any more, or a newer pod has its name,
 //     the kubelet waits for the next sync of the pod; ours creates the new mirror at once.
 //   - A mirror is an orphan if the pod with its name is not static; the kubelet keeps that
@@ -128,7 +128,7 @@
 //     a deletion; ours plans mirrors independently of syncs.
 //   - If two sources define the same pod, the kubelet runs two pods, and the second waits
 //     until the first has ended; in ours the pod belongs to the source that defined it
-//     first, and the other is reported as a conflict.
+//     first, and the pod of the other source is reported as a conflict.
 //   - If the name in a manifest with a UID changes, the kubelet keeps the old name of the
 //     pod; ours uses the new name.
 //   - The kubelet treats an empty and an unset list or map as different, and updates the

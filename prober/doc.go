@@ -85,8 +85,8 @@
 //   - The kubelet continues counting when a container is replaced, so the first failure of
 //     a new container may reach the threshold; here each container has its own count.
 //   - The outcome of a command is decided at its timeout, not when the runtime returns;
-//     while the command continues, each period is a failure. Timeouts are exact, even if
-//     the runtime supports whole seconds only.
+//     while the command continues to run after its timeout, each period counts as a
+//     failure. Timeouts are exact, even if the runtime supports whole seconds only.
 //   - As in the kubelet, the first 10 KiB of a command's output are used, but here the rest
 //     is discarded as it arrives from the [Runner]. The beginning is used and not the end,
 //     because the kubelet's events and logs show the beginning, and a check usually prints
@@ -100,8 +100,8 @@
 //     and fails if the container does not listen yet: a failureThreshold of 1 needs an
 //     initial delay or a startup probe.
 //   - When a startup probe succeeds, the other probes of the container run at once.
-//   - A failure of a triggered run is not counted, and the generation of a status triggers
-//     no run.
+//   - A failure of a triggered run is not counted. In the kubelet, generating the status of
+//     a pod can trigger a run; here it does not.
 //   - AddPod of the kubelet stops at the first probe that exists already, so a later probe
 //     that was removed is never added again when its container is restarted; here AddPod
 //     adds all missing probes.
@@ -115,8 +115,8 @@
 //   - After its own restart the kubelet treats a container with a readiness probe as ready
 //     if the whole pod was ready; here the container keeps its own readiness.
 //   - Readiness is probed as long as a container runs, because probing does not depend on
-//     syncs of the pod worker. With [Config].UnreadyOnStop no container is ready after
-//     termination has begun.
+//     syncs of the pod worker. With [Config].UnreadyOnStop no container is ready after the
+//     termination of its pod has begun.
 //   - The kubelet records Failure for each probe of a container that is not running, and
 //     kills the container if that is still the result when it is running again; here the
 //     result of a liveness or startup probe changes only after runs.

@@ -119,7 +119,7 @@
 // Readiness and startup:
 //
 //   - The previous value of Started is used only for the same container; the kubelet also
-//     uses that of the container's predecessor.
+//     uses the value of the container's predecessor.
 //   - Until a restarted agent has probed a container, its status stays as reported before;
 //     the kubelet reports it as started until the first probe.
 //   - Until its readiness probe has a result, a container keeps its reported readiness; the
@@ -146,35 +146,35 @@
 //     terminated while it is ready, the kubelet changes it in the API server with every
 //     tick.
 //   - The phase depends on the current Started of a sidecar; in the kubelet it depends on
-//     that of the previous sync.
-//   - If the terminal phase in the API server differs from the node's, reason and message
-//     are those in the API server; the kubelet loses them, or shows those of the other
-//     phase.
+//     the value of Started in the previous sync.
+//   - If the terminal phase in the API server differs from the phase on the node, reason
+//     and message in the API server are kept; the kubelet loses them, or shows reason and
+//     message of the other phase.
 //   - When a pod is terminated, its containers are updated from the last reported status;
 //     the kubelet uses the status in the API server, which is empty for a static pod.
 //   - A restart of all containers is complete when no old container is left; in the kubelet
-//     it continues while there is any container, so a restarted kubelet removes those that
-//     it had started already.
-//   - The condition AllContainersRestarting has the pod's generation like all others; the
-//     kubelet does not set it.
-//   - Pod-level resources are those of the spec, and not set if the spec has none; the
-//     kubelet shows the sum of the containers' resources and the values of the pod's
-//     cgroup.
+//     it continues while there is any container, so a restarted kubelet removes the
+//     containers that it had started already.
+//   - The condition AllContainersRestarting has the pod's generation like all other
+//     conditions; the kubelet does not set the generation of this condition.
+//   - The status shows the pod-level resources of the spec, and no pod-level resources if
+//     the spec does not set them; the kubelet shows the sum of the containers' resources
+//     and the values of the pod's cgroup.
 //   - A pod is Guaranteed only if the requests of each container equal its limits; the
-//     kubelet compares the sums, so that a request above its limit may compensate for
-//     another one below.
-//   - While the node's addresses are unknown, the last reported ones are kept; the kubelet
-//     removes them from the status.
+//     kubelet compares the sums, so that a request above its limit may be compensated by
+//     another request below its limit.
+//   - While the node's addresses are unknown, the last reported addresses are kept; the
+//     kubelet removes them from the status.
 //   - A pod that has ended keeps its addresses when the agent is restarted; the kubelet
-//     shows none if the runtime reports none.
+//     shows no addresses if the runtime reports none.
 //   - A static pod that was terminated stays terminated when it is reported again; in the
 //     kubelet it does not (kubernetes#116484).
 //   - Init containers are matched to the spec by name; the kubelet matches them by index,
-//     and rejects a status in which one is missing.
+//     and rejects a status in which an init container is missing.
 //   - The error of a rejected status names every container with an illegal transition; the
 //     kubelet names only the first.
 //   - For an unknown pod, SetPodStatus returns a rejected status unchanged; the kubelet
-//     returns an empty one.
+//     returns an empty status.
 //   - Resize conditions are set only by the Manager and take effect at once; in the kubelet
 //     they take effect with the next status that is not rejected.
 //   - A resize condition keeps its times when the agent is restarted; in the kubelet they
@@ -195,15 +195,15 @@
 //   - A patch is sent only if a value changes; the kubelet also sends one if only the order
 //     of conditions differs.
 //   - Publication does not change the reported status; in the kubelet the time of a
-//     DisruptionTarget condition becomes that of the call.
+//     DisruptionTarget condition becomes the time of the call.
 //   - Statuses are published concurrently, without a GET and with the resource version as a
 //     precondition; the kubelet has one loop, a GET before each PATCH, and only the UID as
 //     a precondition. Here each pod has its own back-off, which honours Retry-After.
-//   - For a pod that does not exist in the API server there is one GET; the kubelet sends
-//     one at every tick (kubernetes#139020). A 404 of a server that is not an API server
-//     does not count.
-//   - The publication latency is that of a version; the kubelet's is that of the pod
-//     (kubernetes#107896).
+//   - For a pod that does not exist in the API server the Publisher sends one GET; the
+//     kubelet sends a GET at every tick (kubernetes#139020). A 404 from a server that is
+//     not an API server does not mean that the pod does not exist.
+//   - The publication latency is measured for each version of a status; the kubelet
+//     measures it for each pod (kubernetes#107896).
 //   - There is no tick unless [PublisherConfig].Reconcile is set: the caller watches the
 //     API server and reports changes by other writers. A tick compares each pod and sends a
 //     request only if there is a difference.

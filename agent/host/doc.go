@@ -61,8 +61,8 @@
 //     the first global unicast address of each family, in the order of the interfaces.
 //   - A machine without a network has the address 127.0.0.1. The kubelet does not start on such
 //     a machine.
-//   - Windows hosts are not supported. On operating systems other than Linux, Local only
-//     returns facts.
+//   - Windows hosts are not supported. On operating systems other than Linux, the Host that
+//     Local returns has only Facts.
 //
 // # Testing your code with it
 //

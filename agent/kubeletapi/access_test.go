@@ -118,7 +118,7 @@ func TestGuard_TokenIsRequiredExceptForLivezAndThePage(t *testing.T) {
 		code, _, _ := get(t, http.DefaultClient, url+"/metrics", "Authorization", "Bearer another")
 		return code == http.StatusUnauthorized
 	})
-	require.Contains(t, log.String(), "all requests with a token are refused")
+	require.Contains(t, log.String(), "all requests except for /livez and the status page are refused")
 }
 
 // await polls cond until cond returns true.

@@ -95,13 +95,14 @@
 //   - There is no /checkpoint.
 //   - A request for a stream to a container that does not run gets 404; the kubelet responds with
 //     500.
-//   - A bearer token in a file replaces client certificates and the API server's webhooks. It
-//     permits everything.
-//   - /healthz and /readyz have the agent's parts as checks. The kubelet has no /readyz and
-//     /livez.
+//   - A client authenticates with a bearer token, which the server reads from a file. Client
+//     certificates and the API server's webhooks are not supported. The token permits every
+//     request.
+//   - The checks of /healthz and /readyz are the parts of the agent. The kubelet has no /readyz
+//     and no /livez.
 //   - /runningpods returns what the agent has observed, without calling the runtime.
-//   - There is no /logs, which serves the node's /var/log in the kubelet.
-//   - The kubelet has nothing below /agent/.
+//   - There is no /logs. In the kubelet, /logs serves the node's folder /var/log.
+//   - The kubelet has no endpoints below /agent/.
 //
 // # Testing your code with it
 //

@@ -37,9 +37,9 @@ func (s *Server) mayListen(addr net.Addr) error {
 }
 
 // connections tracks the open connections. If a new connection exceeds the limit, connections
-// closes the connection whose client was idle for the longest time, so that every new connection
-// is accepted. An idle client sends no request, or does not read its response. Streams are not
-// closed.
+// closes the connection whose state has not changed for the longest time, so that every new
+// connection is accepted. The state changes when the connection is opened, when the server
+// starts to handle a request, and when the response is complete. Streams are not closed.
 type connections struct {
 	limit int
 
@@ -47,7 +47,7 @@ type connections struct {
 	open    map[net.Conn]connState
 	changes uint64 // number of state changes so far
 
-	serving sync.WaitGroup // the goroutines of net/http that serve connections
+	serving sync.WaitGroup // connections served by net/http, and calls of holdConnection that are not released
 }
 
 // connState is the state of a connection.
@@ -86,8 +86,8 @@ func setAnswering(ctx context.Context, state connState) {
 	}
 }
 
-// holdConnection makes Run wait until the returned function is called, although the connection
-// of the request's context is hijacked.
+// holdConnection makes Run wait until the caller calls release. Call it before Hijack: Run
+// does not wait for a hijacked connection otherwise. ctx is the context of the request.
 func holdConnection(ctx context.Context) (release func()) {
 	t, ok := ctx.Value(connKey{}).(trackedConn)
 	if !ok {
@@ -111,10 +111,10 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew, http.StateIdle:
 		c.set(conn, connState{})
-	case http.StateActive: // the first byte of a request has arrived, but the rest may never arrive
+	case http.StateActive: // not counted as a change: the rest of the request may never arrive
 	case http.StateHijacked, http.StateClosed:
 		delete(c.open, conn)
-		c.serving.Done() // the goroutine of the connection has ended
+		c.serving.Done() // net/http does not serve the connection any more
 	}
 	if state == http.StateNew {
 		c.serving.Add(1)
@@ -158,8 +158,8 @@ func (s *Server) profiles() []endpoint {
 	}
 }
 
-// withTimeLimit sets the time limit of a response that is computed. If next is nil, it returns
-// nil.
+// withTimeLimit returns a handler that sets the time limit of the response to answerTimeout
+// and then calls next. If next is nil, it returns nil.
 func withTimeLimit(next http.Handler) http.Handler {
 	if next == nil {
 		return nil

@@ -3,21 +3,20 @@ package kubeletapi
 import (
 	"bufio"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"net/url"
+	"strconv"
 	"strings"
 
-	"github.com/go-logr/logr"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/proxy"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/cri-streaming/pkg/streaming/portforward"
-	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
-	"k8s.io/klog/v2"
 
 	"github.com/kubeparts/kubeparts/agent"
 )
@@ -50,7 +49,7 @@ func streamsDisabled(w http.ResponseWriter, _ *http.Request) {
 
 // exec connects the client with a command in a container.
 func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
-	options, err := remotecommand.NewOptions(r)
+	options, err := parseStreams(r.URL.Query())
 	if err != nil {
 		refuse(w, badRequest(err))
 		return
@@ -62,14 +61,14 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 	}
 	answer, err := s.cfg.Streams.Exec(r.Context(), &runtimeapi.ExecRequest{
 		ContainerId: id, Cmd: r.URL.Query()[corev1.ExecCommandParam],
-		Tty: options.TTY, Stdin: options.Stdin, Stdout: options.Stdout, Stderr: options.Stderr,
+		Tty: options.tty, Stdin: options.stdin, Stdout: options.stdout, Stderr: options.stderr,
 	})
 	s.proxy(w, r, answer.GetUrl(), err)
 }
 
 // attach connects the client with the main process of a container.
 func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
-	options, err := remotecommand.NewOptions(r)
+	options, err := parseStreams(r.URL.Query())
 	if err != nil {
 		refuse(w, badRequest(err))
 		return
@@ -80,14 +79,14 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer, err := s.cfg.Streams.Attach(r.Context(), &runtimeapi.AttachRequest{
-		ContainerId: id, Tty: options.TTY, Stdin: options.Stdin, Stdout: options.Stdout, Stderr: options.Stderr,
+		ContainerId: id, Tty: options.tty, Stdin: options.stdin, Stdout: options.stdout, Stderr: options.stderr,
 	})
 	s.proxy(w, r, answer.GetUrl(), err)
 }
 
 // portForward connects the client with ports of a pod.
 func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
-	options, err := portforward.NewV4Options(r)
+	ports, err := parsePorts(r.URL.Query())
 	if err != nil {
 		refuse(w, badRequest(err))
 		return
@@ -102,7 +101,7 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 		refuse(w, notFound("pod %q has no ready sandbox", pod.Spec.Name))
 		return
 	}
-	answer, err := s.cfg.Streams.PortForward(r.Context(), &runtimeapi.PortForwardRequest{PodSandboxId: sandbox.GetId(), Port: options.Ports})
+	answer, err := s.cfg.Streams.PortForward(r.Context(), &runtimeapi.PortForwardRequest{PodSandboxId: sandbox.GetId(), Port: ports})
 	s.proxy(w, r, answer.GetUrl(), err)
 }
 
@@ -123,6 +122,35 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	if _, err := w.Write(append(stdout, stderr...)); err != nil {
 		s.cfg.Logger.DebugContext(r.Context(), "could not send the output of a command", "pod", r.PathValue("namespace")+"/"+r.PathValue("pod"), "err", err)
 	}
+}
+
+// streams are the streams that a client of exec or attach requests.
+type streams struct{ stdin, stdout, stderr, tty bool }
+
+// parseStreams parses the parameters of exec and attach, as the kubelet does.
+func parseStreams(query url.Values) (streams, error) {
+	set := func(name string) bool { return query.Get(name) == "1" }
+	s := streams{set(corev1.ExecStdinParam), set(corev1.ExecStdoutParam), set(corev1.ExecStderrParam), set(corev1.ExecTTYParam)}
+	s.stderr = s.stderr && !s.tty // a terminal has one output
+	if !s.stdin && !s.stdout && !s.stderr {
+		return s, errors.New("you must specify at least 1 of stdin, stdout, stderr")
+	}
+	return s, nil
+}
+
+// parsePorts parses the ports of a port-forward: any number of parameters, each with ports that
+// are separated by commas. A client that uses SPDY names the ports later, and has no parameter.
+func parsePorts(query url.Values) (ports []int32, err error) {
+	for _, text := range query[corev1.PortHeader] {
+		for part := range strings.SplitSeq(text, ",") {
+			port, err := strconv.ParseUint(part, 10, 16)
+			if err != nil || port == 0 {
+				return nil, fmt.Errorf("unable to parse %q as a port: want a number from 1 to 65535", part)
+			}
+			ports = append(ports, int32(port))
+		}
+	}
+	return ports, nil
 }
 
 // requestedPod returns the pod that a request names. If the request has a UID, it must be that
@@ -151,8 +179,8 @@ func (s *Server) runningContainer(r *http.Request) (string, error) {
 }
 
 // proxy connects the client with the stream that the runtime serves at target. It returns when
-// one side has closed the stream, or the request's context is done. err is the error of the
-// runtime.
+// one side has closed the stream, or the request's context is done. If err, the error of the
+// runtime, is not nil, proxy responds with err instead.
 func (s *Server) proxy(w http.ResponseWriter, r *http.Request, target string, err error) {
 	if err != nil {
 		refuse(w, runtimeError(err))
@@ -163,24 +191,30 @@ func (s *Server) proxy(w http.ResponseWriter, r *http.Request, target string, er
 		refuse(w, err)
 		return
 	}
-	r = r.Clone(klog.NewContext(r.Context(), logr.FromSlogHandler(s.cfg.Logger.Handler())))
-	r.Header.Del("Authorization") // the token is not for the runtime
+	if r.Header.Get("Upgrade") == "" {
+		refuse(w, &statusError{code: http.StatusInternalServerError, message: "Upgrade request required"}) // as in the kubelet
+		return
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
 	upgrade := &hijacker{ResponseWriter: w, ctx: r.Context()}
 	defer upgrade.release()
-	proxy.NewUpgradeAwareHandler(location, nil, false, true, responder{s.cfg.Logger}).ServeHTTP(upgrade, r)
+	(&httputil.ReverseProxy{
+		Transport: transport,
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL, p.Out.Host = location, location.Host
+			p.Out.Header.Del("Authorization") // the token is not for the runtime
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			s.cfg.Logger.WarnContext(r.Context(), "could not connect a client with the runtime's stream", "path", r.URL.Path, "err", err)
+			refuse(w, err)
+		},
+		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug), // connections that one side closes
+	}).ServeHTTP(upgrade, r)
 }
 
-// responder responds to requests that cannot be proxied.
-type responder struct{ log *slog.Logger }
-
-// Error implements [proxy.ErrorResponder].
-func (p responder) Error(w http.ResponseWriter, r *http.Request, err error) {
-	p.log.WarnContext(r.Context(), "could not connect a client with the runtime's stream", "path", r.URL.Path, "err", err)
-	refuse(w, err)
-}
-
-// hijacker is a writer whose connection is closed when ctx is done. After a Hijack the server
-// does not close the connection.
+// hijacker is a response writer. When ctx is done, it closes the connection if the connection
+// was hijacked, because the server does not close hijacked connections.
 type hijacker struct {
 	http.ResponseWriter
 	ctx  context.Context
@@ -196,11 +230,11 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		done()
 		return nil, nil, err
 	}
-	h.done, h.stop = done, context.AfterFunc(h.ctx, func() { _ = conn.Close() }) // the proxy returns the error
+	h.done, h.stop = done, context.AfterFunc(h.ctx, func() { _ = conn.Close() }) // ignore the error: the closed connection ends the proxy
 	return conn, buffer, nil
 }
 
-// release ends the watch of the context.
+// release stops watching ctx, and lets Run return.
 func (h *hijacker) release() {
 	if h.stop != nil {
 		h.stop()

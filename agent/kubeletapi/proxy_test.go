@@ -259,7 +259,7 @@ func TestStreams_RefuseInvalidRequests(t *testing.T) {
 		"/attach/ns/p/c":                     {400, "you must specify at least 1 of stdin, stdout, stderr"},
 		"/attach/ns/p/x?output=1":            {404, `container not found ("x")`},
 		"/portForward/ns/p?port=99999":       {400, `unable to parse "99999" as a port`},
-		"/portForward/ns/p":                  {400, `query parameter "port" is required`},
+		"/portForward/ns/p?port=0":           {400, `unable to parse "0" as a port`},
 		"/portForward/ns/q?port=80":          {404, `pod "q" not found`},
 		"/portForward/ns/stopped?port=80":    {404, `pod "stopped" has no ready sandbox`},
 		"/portForward/ns/p/other?port=80":    {404, `pod "p" not found`},

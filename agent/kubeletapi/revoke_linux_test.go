@@ -36,7 +36,7 @@ func TestFileToken_RefusesAllWhileItsFileIsUnusable(t *testing.T) {
 				token.file.checkedAt = time.Time{}
 				return token.allows(header)
 			}
-			const begins, ends = "all requests with a token are refused", "usable again"
+			const begins, ends = "all requests except for /livez and the status page are refused", "usable again"
 			require.True(t, allows("Bearer s3cret"))
 			for round := 1; round <= 2; round++ {
 				// The file is later restored with its modification

@@ -87,7 +87,7 @@ func notInToken(r rune) bool {
 }
 
 func (s Settings) checkServer(c *checker) {
-	c.refuse(!s.EnableServer, "enableServer", "false: the commands need the server; it listens on loopback only, unless address is set to another one")
+	c.refuse(!s.EnableServer, "enableServer", "false: want true, because the agent's commands send requests to the server; the server listens on 127.0.0.1 unless address is set")
 	c.refuse(net.ParseIP(s.Address) == nil, "address", "%q: want an IP address", s.Address)
 	c.between("port", int64(s.Port), 0, math.MaxUint16)
 	c.refuse(s.TLSCertFile != "" && s.TLSPrivateKeyFile == "", "tlsCertFile", "requires tlsPrivateKeyFile")
@@ -116,7 +116,7 @@ func (s Settings) checkPods(c *checker) {
 	}
 	c.between("maxPods", int64(s.MaxPods), 1, math.MaxInt64)
 	c.between("podsPerCore", int64(s.PodsPerCore), 0, math.MaxInt64)
-	c.refuse(s.PodsPerCore > s.MaxPods, "podsPerCore", "%d: want at most maxPods, %d", s.PodsPerCore, s.MaxPods)
+	c.refuse(s.PodsPerCore > s.MaxPods, "podsPerCore", "%d: want at most maxPods (%d)", s.PodsPerCore, s.MaxPods)
 	c.reserved("systemReserved", s.SystemReserved)
 	c.reserved("kubeReserved", s.KubeReserved)
 	for i, e := range s.EnforceNodeAllocatable {
@@ -124,7 +124,7 @@ func (s Settings) checkPods(c *checker) {
 		c.refuse(slices.Contains(s.EnforceNodeAllocatable[:i], e), "enforceNodeAllocatable", "%s is listed twice", e)
 	}
 	c.refuse(slices.Contains(s.EnforceNodeAllocatable, "none") && len(s.EnforceNodeAllocatable) > 1,
-		"enforceNodeAllocatable", "none can't be combined with other values")
+		"enforceNodeAllocatable", "the value \"none\" can't be combined with other values")
 }
 
 // reserved checks the resources of systemReserved or kubeReserved.
@@ -143,10 +143,10 @@ func (c *checker) reserved(field string, all map[string]string) {
 
 func (s Settings) checkCgroups(c *checker) {
 	c.refuse(s.CgroupRoot != "" && (!filepath.IsAbs(s.CgroupRoot) || filepath.Clean(s.CgroupRoot) != s.CgroupRoot),
-		"cgroupRoot", "%q: want an absolute path", s.CgroupRoot)
-	c.refuse(s.CgroupRoot != "" && !s.CgroupsPerQOS, "cgroupRoot", "has no effect while cgroupsPerQOS is false")
+		"cgroupRoot", "%q: want an absolute path without ., .., double slashes and a slash at the end", s.CgroupRoot)
+	c.refuse(s.CgroupRoot != "" && !s.CgroupsPerQOS, "cgroupRoot", "requires cgroupsPerQOS: remove cgroupsPerQOS or set it to true")
 	c.oneOf("cgroupDriver", s.CgroupDriver, "cgroupfs", "systemd")
-	c.refuse(s.CgroupsPerQOS && s.CgroupDriver == "systemd", "cgroupDriver", "systemd: pod cgroups require cgroupfs, here and in the runtime")
+	c.refuse(s.CgroupsPerQOS && s.CgroupDriver == "systemd", "cgroupDriver", "systemd: pod cgroups require cgroupfs, both in this file and in the runtime's configuration")
 	c.refuse(s.PodPidsLimit < -1 || s.PodPidsLimit == 0, "podPidsLimit", "%d: want -1 for no limit, or at least 1", s.PodPidsLimit)
 	c.refuse(s.PodPidsLimit > 0 && !s.CgroupsPerQOS, "podPidsLimit", "requires pod cgroups: set cgroupsPerQOS to true, or set cgroupRoot")
 	c.refuse(s.CPUCFSQuotaPeriod.Duration < time.Millisecond || s.CPUCFSQuotaPeriod.Duration > time.Second,
@@ -156,7 +156,7 @@ func (s Settings) checkCgroups(c *checker) {
 func (s Settings) checkImages(c *checker) {
 	if n := s.MaxParallelImagePulls; n != nil {
 		c.between("maxParallelImagePulls", int64(*n), 1, math.MaxInt64)
-		c.refuse(*n > 1 && s.SerializeImagePulls, "maxParallelImagePulls", "%d: serializeImagePulls is true", *n)
+		c.refuse(*n > 1 && s.SerializeImagePulls, "maxParallelImagePulls", "%d: want 1, because serializeImagePulls is true", *n)
 	}
 	c.between("registryPullQPS", int64(s.RegistryPullQPS), 0, math.MaxInt64)
 	c.between("registryBurst", int64(s.RegistryBurst), 0, math.MaxInt64)
@@ -164,7 +164,7 @@ func (s Settings) checkImages(c *checker) {
 	c.oneOf("imagePullCredentialsVerificationPolicy", s.ImagePullCredentialsVerificationPolicy,
 		"NeverVerify", "NeverVerifyPreloadedImages", allowlist, "AlwaysVerify")
 	c.refuse(len(s.PreloadedImagesVerificationAllowlist) > 0 && s.ImagePullCredentialsVerificationPolicy != allowlist,
-		"preloadedImagesVerificationAllowlist", "requires the policy "+allowlist)
+		"preloadedImagesVerificationAllowlist", "requires imagePullCredentialsVerificationPolicy "+allowlist)
 	for _, pattern := range s.PreloadedImagesVerificationAllowlist {
 		c.refuse(!images.IsAllowlistPattern(pattern), "preloadedImagesVerificationAllowlist",
 			"%q: want a repository without tag and digest, or a prefix that ends in /*", pattern)
@@ -172,7 +172,7 @@ func (s Settings) checkImages(c *checker) {
 	c.between("imageGCHighThresholdPercent", int64(s.ImageGCHighThresholdPercent), 0, 100)
 	c.between("imageGCLowThresholdPercent", int64(s.ImageGCLowThresholdPercent), 0, 100)
 	c.refuse(s.ImageGCLowThresholdPercent >= s.ImageGCHighThresholdPercent, "imageGCLowThresholdPercent",
-		"%d: want less than imageGCHighThresholdPercent, %d", s.ImageGCLowThresholdPercent, s.ImageGCHighThresholdPercent)
+		"%d: want less than imageGCHighThresholdPercent (%d)", s.ImageGCLowThresholdPercent, s.ImageGCHighThresholdPercent)
 	c.atLeast("imageMinimumGCAge", s.ImageMinimumGCAge, 0)
 	c.atLeast("imageMaximumGCAge", s.ImageMaximumGCAge, 0)
 }
@@ -191,7 +191,7 @@ func (s Settings) checkEviction(c *checker) {
 
 func (s Settings) checkLogs(c *checker) {
 	if dir := s.PodLogsDir; dir != "" {
-		c.refuse(!filepath.IsAbs(dir) || filepath.Clean(dir) != dir, "podLogsDir", "%q: want an absolute path without . and ..", dir)
+		c.refuse(!filepath.IsAbs(dir) || filepath.Clean(dir) != dir, "podLogsDir", "%q: want an absolute path without ., .., double slashes and a slash at the end", dir)
 		c.refuse(strings.ContainsFunc(dir, func(r rune) bool { return r > unicode.MaxASCII }), "podLogsDir", "%q: want ASCII characters only", dir)
 	}
 	_, err := logrotate.ParseMaxSize(s.ContainerLogMaxSize)
@@ -205,7 +205,7 @@ func (s Settings) checkShutdown(c *checker) {
 	all, critical := s.ShutdownGracePeriod.Duration, s.ShutdownGracePeriodCriticalPods.Duration
 	c.refuse(all != 0 && all < time.Second, "shutdownGracePeriod", "%s: want 0 or at least 1s", all)
 	c.refuse(critical != 0 && critical < time.Second, "shutdownGracePeriodCriticalPods", "%s: want 0 or at least 1s", critical)
-	c.refuse(critical > all, "shutdownGracePeriodCriticalPods", "%s: want at most shutdownGracePeriod, %s", critical, all)
+	c.refuse(critical > all, "shutdownGracePeriodCriticalPods", "%s: want at most shutdownGracePeriod (%s)", critical, all)
 	c.refuse(len(s.ShutdownGracePeriodByPodPriority) > 0 && (all != 0 || critical != 0),
 		"shutdownGracePeriodByPodPriority", "can't be combined with shutdownGracePeriod and shutdownGracePeriodCriticalPods: remove these")
 	seen := map[int32]bool{}

@@ -59,7 +59,7 @@
 //     the first value; the kubelet uses the last value.
 //   - Ours reports the line of each problem, and of each note about a field; the kubelet
 //     reports no lines.
-//   - The kubelet reads a file of any length; ours refuses one above 1 MiB.
+//   - The kubelet reads a file of any length; ours refuses a file above 1 MiB.
 //   - Ours and the kubelet accept different files. Each uses no field of a file that it
 //     refuses.
 //   - The kubelet accepts 1e2 as a whole number and yes as true; ours refuses them.
@@ -69,8 +69,8 @@
 //     second endpoint for images, and default sysctls; ours refuses the fields that
 //     configure them.
 //   - The kubelet reads and validates the fields that ours ignores with a note.
-//   - The kubelet accepts some values that can't work, and fails or ignores them when it
-//     uses them; ours refuses the file. For eviction see eviction.ParseThresholds. If
+//   - The kubelet accepts some values that can't work, and fails later or ignores these
+//     values; ours refuses the file. For eviction see eviction.ParseThresholds. If
 //     evictionHard disables default thresholds, ours adds a note to the File
 //     (kubernetes#127577).
 //   - With mergeDefaultEvictionSettings, the kubelet adds the default thresholds to the
@@ -80,14 +80,14 @@
 //     as with the kubelet's flag.
 //   - imageMaximumGCAge may be shorter than imageMinimumGCAge; an image is still never
 //     deleted before imageMinimumGCAge.
-//   - enforceNodeAllocatable only supports pods and none.
+//   - The only supported values of enforceNodeAllocatable are pods and none.
 //   - The kubelet refuses cgroupsPerQOS false unless enforceNodeAllocatable is set to
 //     none; ours accepts cgroupsPerQOS false, which is its default, with any value of
 //     enforceNodeAllocatable, and then sets no cgroup limit for all pods together.
 //   - Settings of pods' cgroups require the driver cgroupfs, and cgroupsPerQOS or a
 //     cgroupRoot. Otherwise ours refuses them. Ours also refuses podPidsLimit 0.
-//   - The kubelet can run without its server; ours refuses enableServer false, because
-//     its commands send requests to the server.
+//   - The kubelet can run without its server; ours refuses enableServer false, because the
+//     agent's commands send requests to the server.
 //
 // The package does not import k8s.io/kubelet/config/v1beta1, because that package depends on
 // component-base, whose metrics, flags and feature gates register themselves for the whole

@@ -32,5 +32,5 @@ imageGCLowThresholdPercent: 90
 	// line 6: registerNode: ignored: there is no API server
 	// line 4: maxPods: want a whole number, got "many"
 	// line 5: maxpods: unknown field: did you mean maxPods?
-	// line 6: imageGCLowThresholdPercent: 90: want less than imageGCHighThresholdPercent, 85
+	// line 6: imageGCLowThresholdPercent: 90: want less than imageGCHighThresholdPercent (85)
 }

@@ -109,9 +109,9 @@ type CrashLoopBackOffConfig struct {
 	MaxContainerRestartPeriod *metav1.Duration `json:"maxContainerRestartPeriod,omitempty"`
 }
 
-// ShutdownGracePeriodByPodPriority is the time that pods have to stop when the node shuts down.
-// It applies to pods with at least this priority and less than the next higher priority in the
-// list.
+// ShutdownGracePeriodByPodPriority is the grace period of pods when the node shuts down. It
+// applies to pods with at least this priority and less than the next higher priority in the
+// list. The entry with the lowest priority also applies to pods below that priority.
 type ShutdownGracePeriodByPodPriority struct {
 	Priority                   int32 `json:"priority"`
 	ShutdownGracePeriodSeconds int64 `json:"shutdownGracePeriodSeconds"`

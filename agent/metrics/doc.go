@@ -73,26 +73,27 @@
 //
 // # Differences from the kubelet
 //
-//   - kubelet_running_containers has every state, including states with 0 containers. The
-//     kubelet's does not change when the last container leaves a state (kubernetes#98644).
+//   - kubelet_running_containers has a series for every state, including states with 0
+//     containers. The kubelet does not update the series of a state when the last container
+//     leaves the state (kubernetes#98644).
 //   - kubelet_pleg_last_seen_seconds changes with each successful relist, not with each health
 //     check (kubernetes#86251). kubelet_pleg_discard_events is always 0, because no event is
 //     discarded.
 //   - kubelet_pod_status_sync_duration_seconds is the time from a change to its publication,
 //     for each publication (kubernetes#107896).
 //   - kubelet_pod_start_duration_seconds does not count pods that ran before the agent started.
-//   - kubelet_admission_rejections_total counts each refusal. A static pod that is refused
-//     again counts again. Reasons that the kubelet does not have, such as those of
-//     [agent.Config].Admission, are counted as Other.
+//   - kubelet_admission_rejections_total counts each refusal. If a static pod is refused
+//     several times, each refusal counts. Reasons that the kubelet does not have, such as the
+//     reasons of [agent.Config].Admission, are counted as Other.
 //   - kubelet_runtime_operations_errors_total does not count a command that ran and returned
 //     an exit code other than 0, such as a failed exec probe.
-//   - prober_probe_total has all results of a probe from the first run, so that a rate
-//     includes the first failure. It counts a probe that could not run as "unknown", the
-//     kubelet as failed. The duration series of a probe is kept when an older pod of the same
-//     name is removed.
-//   - container_oom_events_total, which is cAdvisor's, counts by container and not by
-//     instance. It has no id, image and name, and continues over restarts of the container.
-//     It is 0 for a container that was never killed.
+//   - prober_probe_total has a series for each result of a probe from the first run, so that a
+//     rate includes the first failure. A probe that could not run counts as "unknown"; in the
+//     kubelet it counts as failed. The duration series of a probe is kept when an older pod of
+//     the same name is removed.
+//   - container_oom_events_total, a metric of cAdvisor, has one series for each container and
+//     not one for each instance. The series has no labels id, image and name, and continues to
+//     count after a restart of the container. The value is 0 for a container without OOM kills.
 //   - Metrics of features that do not exist here (device plugins, certificates, API server)
 //     are missing.
 //

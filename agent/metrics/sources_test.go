@@ -149,7 +149,7 @@ func TestCollect_UnknownValuesAreMissing(t *testing.T) {
 		"resource_scrape_error 0",
 		"scrape_error 0",
 	}, values(b.resource()))
-	require.Contains(t, b.log.String(), "could not measure all resource usage")
+	require.Contains(t, b.log.String(), "could not measure some or all of the resource usage")
 
 	b.summary = func(context.Context) (*statsapi.Summary, error) { return nil, errNo }
 	require.Equal(t, []string{"resource_scrape_error 1", "scrape_error 1"}, values(b.resource()))

@@ -9,8 +9,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// tally has the sums over all sources. If no source provides a value, the
-// field is nil.
+// tally has the values of all sources together: sums, except relisted. A
+// pointer or map is nil if no source provides its values; nodes is never nil.
 type tally struct {
 	nodes           map[string]int
 	relisted        *time.Time     // oldest of all sources

@@ -53,10 +53,10 @@ func (h hierarchy) findPods(configured string) string {
 	return ""
 }
 
-// podCgroups returns the paths at which the kubelet creates a pod's cgroup below the cgroup of
-// all pods, one for each QoS class. In the names of the systemd driver, dashes separate levels:
-// each name contains the names of its parents, and the dashes of the UID are replaced by
-// underscores.
+// podCgroups returns the possible paths of a pod's cgroup below the cgroup of all pods: the
+// kubelet uses one path for each QoS class. In the names of the systemd driver, dashes separate
+// levels: each name contains the names of its parents, and the dashes of the UID are replaced
+// by underscores.
 func podCgroups(pods string, uid types.UID) []string {
 	if base, ok := strings.CutSuffix(filepath.Base(pods), ".slice"); ok {
 		name := "-pod" + strings.ReplaceAll(string(uid), "-", "_") + ".slice"
@@ -118,8 +118,8 @@ type cgroupMemory struct {
 	memoryStat
 }
 
-// workingSet returns the working set as the kubelet defines it: all memory except file pages
-// that were read only once.
+// workingSet returns the working set as the kubelet defines it: the memory usage minus the
+// inactive file pages (inactive_file).
 func (m cgroupMemory) workingSet() value { return m.usage.minus(m.inactiveFile) }
 
 // memory reads a cgroup's memory. The root cgroup of version 2 has no usage file; as in the

@@ -76,9 +76,10 @@ func localPlugins() []string {
 	}
 }
 
-// diskTargets returns the files and folders in the pod's folder and in the log folders. missed
-// are the folders that could not be listed, err has the causes. Folders that only contain
-// mounts, such as volume-subpaths, are skipped, because their data belongs to a volume.
+// diskTargets returns the pod's volumes of the types in localPlugins, the other files and
+// folders in the pod's folder, and those in the log folders. It skips all other volumes, and
+// folders such as volume-subpaths, whose data belongs to a volume. missed are the folders that
+// could not be listed, and err has the causes.
 func diskTargets(pod string, logs []string) (targets []diskTarget, missed []string, err error) {
 	var errs []error
 	list := func(dir string) []fs.DirEntry {
@@ -127,13 +128,14 @@ func entries(dir string) ([]fs.DirEntry, error) {
 	return all, nil
 }
 
-// list finds the targets and records their projects. It is the pod's first turn, so that a
-// refresh records the projects of all queued pods before it measures any of them.
+// list finds the targets and records their quota projects. The first turn of a pod only
+// calls list, so that a refresh records the projects of all newly queued pods before it
+// measures any of them.
 func (w *podWalk) list(cfg Config, q *quotas) (err error) {
 	w.listed = true
 	dir := filepath.Join(cfg.NodePath, "pods", string(w.uid))
 	// The kubelet and package podrunner store the IDs of a pod's user namespace in this file.
-	// Containers can't write to the pod's folder.
+	// Containers can't write to the pod's folder, so they can't create the file.
 	w.mapped = exists(filepath.Join(dir, "userns"))
 	w.targets, w.missed, err = diskTargets(dir, w.logs)
 	for _, t := range w.targets {
@@ -142,17 +144,19 @@ func (w *podWalk) list(cfg Config, q *quotas) (err error) {
 	return err
 }
 
-// hasQuota reports whether the quota of a target can be trusted. The owner of a file can change
-// the file's project, except from within a user namespace. Therefore quotas of volumes are only
-// trusted for pods with a user namespace, for which alone the kubelet sets them (KEP-1029).
-// Quotas of logs are always trusted, because the runtime owns the log files.
-func (w *podWalk) hasQuota(t diskTarget) bool {
+// trustsQuota reports whether the quota of a target can be trusted. The owner of a file can
+// change the file's project, but a process in a user namespace can't. Therefore quotas of
+// volumes are only trusted for pods with their own user namespace. The kubelet also sets such
+// quotas only for these pods (KEP-1029). Quotas of logs are always trusted, because the runtime
+// owns the log files.
+func (w *podWalk) trustsQuota(t diskTarget) bool {
 	return t.kind == logDisk || t.kind == volumeDisk && w.mapped
 }
 
 // advance does the pod's next turn: it examines about n files. It returns the number of
-// examined files, and whether the pod is done. If a target fails, advance records it as missed
-// and continues with the other targets. If ctx is done, advance returns the error of ctx.
+// examined files, and whether the pod is done. If a target fails, advance records it as
+// missed, continues with the other targets, and returns the joined errors at the end. If ctx
+// is done, advance returns the error of ctx.
 func (w *podWalk) advance(ctx context.Context, cfg Config, q *quotas, n int) (examined int, done bool, err error) {
 	if !w.listed {
 		err = w.list(cfg, q)
@@ -163,7 +167,7 @@ func (w *podWalk) advance(ctx context.Context, cfg Config, q *quotas, n int) (ex
 		target := w.targets[len(w.done)]
 		if w.current == nil {
 			examined++
-			if w.hasQuota(target) {
+			if w.trustsQuota(target) {
 				if u, ok := q.usage(target.path, cfg.Clock.Now()); ok {
 					w.done = append(w.done, diskFigure{target, u})
 					continue
@@ -203,8 +207,8 @@ func (w *podWalk) finish(figure diskFigure, err error) error {
 // in-memory filesystem comes from statfs, and a removed target has no usage.
 func begin(target diskTarget, now time.Time) (diskFigure, *walk, error) {
 	figure := diskFigure{diskTarget: target}
-	// Only volumes are checked: next to its logs, a container may be able to create a link to
-	// another filesystem.
+	// Check only volumes: isMemory and statfs follow links, and a container that can write to
+	// a log folder could create a link to another filesystem there.
 	if target.kind == volumeDisk && isMemory(target.path) {
 		u, err := statfs(target.path)
 		if err == nil {

@@ -108,20 +108,24 @@
 //
 // # Differences from the kubelet
 //
-//   - Node signals are measured on each call; the kubelet waits for a housekeeping of up to
-//     15 s, and filesystem figures get the time of the root cgroup's sample.
-//   - If one source fails, the others are still used; in the kubelet all are lost.
-//   - The layout of filesystems is detected again in each refresh. A limit on the number of
-//     processes of all pods is used if it is closer than the node's limit.
+//   - Node signals are measured on each call; the kubelet waits up to 15 s for a housekeeping.
+//     In the kubelet, figures of filesystems have the time of the root cgroup's sample.
+//   - If one source of figures fails, the figures of the other sources are still used; the
+//     kubelet then has no figures.
+//   - The layout of filesystems is detected again in each refresh. The process limit of the
+//     cgroup of all pods is used if fewer processes are left until this limit than until the
+//     node's limit.
 //   - A filesystem without a limit on inodes has no inode signals.
 //   - Volumes and logs are measured when the filesystem grows, and within a budget. The kubelet
-//     measures them every one to two minutes without a budget. Logs of exited containers count.
-//   - A project of ext4 or XFS is detected on the folder, whatever program assigned it, and no
-//     feature gate is needed. The kubelet assigns projects; this package does not.
-//   - hostPath volumes are not measured: evicting their pod frees nothing of them.
+//     measures them every one to two minutes without a budget. The logs of exited containers
+//     count too.
+//   - The ext4 or XFS project of a folder is detected, whichever program assigned the project.
+//     No feature gate is needed. The kubelet assigns projects; this package does not.
+//   - hostPath volumes are not measured, because the eviction of a pod does not delete the
+//     files in its hostPath volumes.
 //   - Pressure totals are in nanoseconds, as documented for their type.
-//   - There are wake-ups on cgroup v2, and wake-ups by pressure on both versions.
-//   - The network's default interface is that of the default route, not eth0.
+//   - Wake-ups also work on cgroup v2, and wake-ups by pressure work on both cgroup versions.
+//   - The network's default interface is the interface of the default route, not eth0.
 //
 // # Testing your code with it
 //

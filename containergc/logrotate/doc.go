@@ -52,33 +52,33 @@
 //
 // # Differences from the kubelet
 //
-//   - The kubelet requests a container's status in each pass, and does nothing without
-//     it; ours requests it once in a container's life.
-//   - The kubelet retries a failed rotation in each pass; ours after 10 s, 20 s, and
-//     so on up to 5 min.
+//   - The kubelet requests a container's status in each pass, and does nothing without it;
+//     ours requests it once for each container.
+//   - The kubelet retries a failed rotation in each pass; ours retries it after 10 s,
+//     20 s, and so on up to 5 min.
 //   - In the kubelet a failed compression prevents the rotation, so that the log grows
 //     as long as the disk is full; ours rotates the log anyway.
 //   - Two rotations within a second, or after the clock was set back, have different
 //     names in the order of time; in the kubelet one log replaces the other, or the
 //     newest is removed as the oldest.
 //   - If the runtime reports a failure to reopen a log but has created a new file, the
-//     kubelet replaces that file with the old one, and lines are lost; ours keeps
-//     both.
-//   - The kubelet compresses and removes every file whose name starts with that of the
-//     log; ours only those whose names end in a time.
+//     kubelet replaces the new file with the old file, and lines are lost; ours keeps both
+//     files.
+//   - The kubelet compresses and removes every file whose name starts with the name of the
+//     log; ours compresses and removes only files whose names also end in a time.
 //   - The kubelet follows a log that is a symbolic link; ours ignores everything that
 //     is not a regular file.
 //   - The kubelet rotates logs in any place; ours ignores logs that are not below
 //     PodLogs.
-//   - If a rotation was interrupted before the runtime reopened the log, ours reopens
-//     it in a later pass; in the kubelet the container writes to the rotated file
-//     until that is compressed.
+//   - If a rotation was interrupted before the runtime reopened the log, ours reopens it
+//     in a later pass; in the kubelet the container writes to the rotated file until that
+//     file is compressed.
 //   - If a crash leaves a rotated file that is the log itself under another name, ours
 //     removes that name; the kubelet compresses the file, and its lines are
 //     duplicated.
-//   - Compressed files are synced before they replace others.
-//   - If the runtime's calls about a container hang, they delay a pass by CallTimeout, but
-//     with back-off in fewer and fewer passes.
+//   - Compressed files are synced to disk before the originals are deleted.
+//   - If the runtime's calls about a container hang, they delay a pass by CallTimeout.
+//     Because of the back-off, they delay fewer and fewer passes.
 //   - A maximum size of 0, with which the kubelet rotates in every pass, is refused.
 //
 // # Testing your code with it

@@ -227,9 +227,6 @@ func checkDenied(m *module) (found []finding) {
 		}
 		for _, spec := range s.file.Imports {
 			for _, d := range denied {
-				if d.prefix == "k8s.io/klog" && s.dir() == "agent/kubeletapi" {
-					continue // it gives Config.Logger to the proxy of k8s.io/apimachinery
-				}
 				if within(importPath(spec.Path.Value), d.prefix) {
 					found = append(found, m.findingAt(spec.Pos(), "import of %s: %s", d.prefix, d.instead))
 				}

@@ -24,7 +24,7 @@ func mostLinked(dir string) (packages, modules int) {
 	case "agent/host", "agent/host/fakehost":
 		return maxPackages, 27 // the parser of image references, for imagegc, in addition to agent/stats
 	case "agent/kubeletapi":
-		return 200, 32 // the agent, and the proxy of streams
+		return maxPackages, 28 // the agent
 	case "agent/kubeletconfig":
 		return maxPackages, 28 // two modules parse YAML with line numbers
 	case "agent/metrics":

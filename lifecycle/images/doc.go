@@ -57,27 +57,30 @@
 //
 //   - A pull above the rate limit waits; the kubelet fails it, and the pod
 //     backs off.
-//   - Changed Secrets of a pod are tried at once, not after the back-off of the
-//     failed ones. Credentials of providers wait for the back-off.
-//   - The kubelet logs the error of a credential provider; here it is in the
-//     message of the pull if that fails. Providers are called only if the pod's
+//   - If a pod's Secrets change after a failed pull, the new Secrets are tried
+//     at once, not after the back-off. Changed credentials of providers are
+//     tried only after the back-off.
+//   - The kubelet logs the error of a credential provider; here the message of
+//     a failed pull contains this error. Providers are called only if the pod's
 //     Secrets and the record of the image's pull give no access.
 //   - Concurrent pulls of the same image with the same credentials are one
 //     pull.
 //   - A pull without progress is cancelled. The CRI does not report progress,
 //     see [Config.Progress].
-//   - A malformed pull secret is an error that names it, without its contents,
-//     when it is needed; an image that is present and needs no credentials
-//     starts without it.
+//   - If a pull secret of the pod is malformed, an image that needs a pull or a
+//     check fails. The error names the secret but does not quote its contents.
+//     If the image is present and needs no credentials, the container starts
+//     without its pull secrets.
 //   - The kubelet reads a pod's pull secrets in every sync, and records an
-//     event about missing ones each time; this package reads them when an image
-//     needs a pull or a check.
+//     event about missing secrets each time; this package reads them when an
+//     image needs a pull or a check.
 //   - Identity and registry tokens of a configuration are used.
-//   - The size of a pulled image comes from the ImageStatus call that the
-//     result needs; if that call fails the reason is ImageInspectError.
+//   - The size of a pulled image comes from the call of ImageStatus after the
+//     pull. If that call fails, the reason is ImageInspectError.
 //   - A [CredentialProvider] is code, not a program. Its credentials are
-//     recorded as those of the kubelet's plugins: for all pods of the node, or
-//     for the pod's service account if the provider requested a token of it.
+//     recorded in the same way as the credentials of the kubelet's plugins: for
+//     all pods of the node, or for the pod's service account if the provider
+//     requested a token of it.
 //
 // # Testing your code with it
 //

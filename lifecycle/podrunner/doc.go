@@ -166,12 +166,14 @@
 //     instance and the runtime no longer has the earlier instance.
 //   - If volumes can't be mounted, or if the sandbox can't be created because
 //     of the pod's spec, the status of the containers shows it, not only an
-//     event as in the kubelet. Until then no image of the pod is pulled and no
-//     container is created.
-//   - Volumes are refreshed in each sync that starts nothing.
+//     event as in the kubelet. In such a sync, no image of the pod is pulled,
+//     and no sandbox and no container is created.
+//   - In each sync that starts no container and creates no sandbox, the
+//     contents of the pod's volumes are updated.
 //   - For the kubelet, the newest instance of a container is the one with the
-//     latest creation time; for this package it is the one with the highest
-//     restart count, because clocks may be set back (kubernetes#134153).
+//     latest creation time; for this package it is the instance with the
+//     highest restart count, because clocks may be set back
+//     (kubernetes#134153).
 //   - A sandbox that ends soon after its creation is created again with the
 //     restart back-off; the kubelet creates it again at once. With
 //     restartPolicy Never, a container that had not been created when the
@@ -192,7 +194,7 @@
 //     target that has ended, even in a removed sandbox, which runtimes refuse;
 //     here the ephemeral container fails until the target runs.
 //   - A restart of all containers (KEP-5532) backs off like any other restart;
-//     during the back-off all of them are stopped.
+//     during the back-off all containers of the pod are stopped.
 //   - A resize that would change the pod's QoS class is not carried out, and
 //     the plan reports it.
 //   - The kubelet's hash of a container's definition covers its name and image;
@@ -203,7 +205,7 @@
 //   - The kubelet replaces a container that has no hash; this package does not
 //     touch it, because another agent created it.
 //   - The kubelet's restart back-off grows with each attempt to start a
-//     container; here it grows with each container that was created.
+//     container; here it grows with each instance that was created.
 //   - After a new sandbox was created, the kubelet does not know when the init
 //     containers of the old sandbox ended, and starts the new init containers
 //     at once; this package applies the back-off.
@@ -219,8 +221,8 @@
 //     container, and sets the minimum when it resizes the container; here the
 //     shares are always computed from the limit.
 //   - The kubelet resizes no container while an init container of the pod backs
-//     off; this package does, because a container that can't be started does
-//     not delay others.
+//     off; this package resizes containers then too, because a container that
+//     can't be started does not delay other containers.
 //   - The kubelet resizes a pod's cgroup only together with a running
 //     container, so a pod whose limits were raised while its containers were
 //     down keeps the old limits. This package resizes the cgroup whenever its
@@ -244,10 +246,10 @@
 //     decides this.
 //   - The kubelet removes init containers that have ended, and leaves other
 //     dead containers and sandboxes to its garbage collection. A plan of this
-//     package removes all dead instances of a name except the two newest, and
-//     replaced sandboxes without containers.
+//     package removes all dead instances of a container except the two newest.
+//     It also removes replaced sandboxes without containers.
 //   - The kubelet does not lower a memory limit below the memory that is in
-//     use; this package does not check the use.
+//     use; this package does not check how much memory is in use.
 //   - In the kubelet, a container that was created but did not run when the
 //     pod's limits were resized keeps the old limits; this package resizes the
 //     container when it runs.
@@ -264,13 +266,13 @@
 //   - The kubelet treats a missing limit of a pod as the lowest limit, and so
 //     limits the pod before its containers shrink; this package treats a
 //     missing limit as the highest limit.
-//   - If a pod has no limit of memory or CPU, the kubelet subtracts its
+//   - If a pod has no limit of memory or CPU, the kubelet subtracts the pod's
 //     overhead from the number that means "no limit" when it reports the pod to
 //     the runtime; this package reports no limit.
 //   - When all containers are restarted, the kubelet's event for each stopped
 //     container reads "killing"; the event of this package has the cause.
-//   - When all containers are restarted, the kubelet also stops those that were
-//     created but not started; this package only removes them.
+//   - When all containers are restarted, the kubelet also stops containers that
+//     were created but not started; this package only removes such containers.
 //   - If the runtime does not report the namespaces of a sandbox, the kubelet
 //     creates the sandbox of a pod in the host's network again and again; this
 //     package uses the sandbox.
@@ -280,7 +282,7 @@
 //     rules after exit code 0. This package always follows policy and rules.
 //   - If the sandbox of a pod with restartPolicy Never was removed from the
 //     runtime, the kubelet runs all its containers again; this package runs
-//     only those that had not been created.
+//     only the containers that had never been created.
 //   - If containers of an earlier sandbox could not be stopped or removed, the
 //     kubelet treats them as containers of the current sandbox; this package
 //     does not.
@@ -293,7 +295,7 @@
 //     starts a new ephemeral container in the pod's sandbox; this package does
 //     not.
 //   - The kubelet can't stop a pod in which a container runs that is no longer
-//     in the spec; this package can.
+//     in the spec; this package stops such a pod.
 //   - A cancelled pull is not a failure of the image and starts no back-off.
 //   - The limits of the pod's cgroup are set once after the whole resize, and
 //     also before the resize if a limit grows. The kubelet sets them resource
@@ -304,14 +306,14 @@
 //   - If a sandbox can't be created because of the pod's spec, the event names
 //     every problem; the kubelet's event names the first.
 //   - The kubelet maps only the ports of regular containers, and ignores a host
-//     port of a sidecar; this package also maps those of sidecars.
+//     port of a sidecar; this package also maps the host ports of sidecars.
 //   - The kubelet warns about a pod's resolv.conf in each sync, even if it
 //     starts nothing or if no sandbox can be created; this package warns only
 //     when it creates a sandbox.
 //   - In the sync that creates a pod's sandbox the kubelet writes all addresses
 //     of the pod into the hosts file, in the runtime's order. Later it writes
 //     the first of each family, as in the status. This package always writes
-//     only the first of each family.
+//     only the first address of each family.
 //   - If a container requests huge pages of a size that the node does not have,
 //     it fails with an error that names the resource; the kubelet starts the
 //     container without huge pages of this size.
@@ -351,9 +353,9 @@
 //     from a file (KEP-3721), is rejected as a whole by [Runner.Unsupported];
 //     the kubelet starts it.
 //   - The kubelet changes the cpusets of running containers every 10 s, except
-//     those of ephemeral containers, and always once after a restart. This
-//     package changes the cpusets of all containers in each sync, and after a
-//     restart only if the runtime shows other values.
+//     the cpusets of ephemeral containers, and always once after a restart.
+//     This package changes the cpusets of all containers in each sync, and
+//     after a restart only if the runtime shows other values.
 //   - If a pod requests an extended resource that the node does not list, the
 //     pod is rejected; the kubelet ignores the request.
 //   - Not implemented: dynamic resources, block volumes, files as sources of

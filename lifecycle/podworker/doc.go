@@ -93,12 +93,15 @@
 //     timeout of 1.5 times the grace period either: the caller's ctx limits the
 //     wait.
 //   - A pod that has a terminal phase when it becomes known is stopped unless
-//     the cache knows that nothing of it runs; the kubelet assumes that it is
-//     stopped as long as its cache has no status.
-//   - The wait for a fresh status can be interrupted. In the kubelet, a runtime
-//     that hangs keeps pods from being evicted.
-//   - Syncs get a ctx that ends when a second deletion has a shorter grace
-//     period (kubernetes#127339, kubernetes#113606).
+//     the cache has a status in which nothing of the pod runs; the kubelet
+//     assumes that the pod has stopped as long as the kubelet's cache has no
+//     status of the pod.
+//   - The termination of a pod interrupts a sync that waits for a fresh status.
+//     In the kubelet, nothing interrupts this wait, so pods can't be evicted
+//     while the runtime hangs.
+//   - If a second deletion has a shorter grace period, the ctx of the running
+//     sync ends, unless the sync has called [SyncRequest.Deadline]
+//     (kubernetes#127339, kubernetes#113606).
 //   - An idle pod costs a record of a few hundred bytes, not a goroutine. A
 //     sync starts exactly when it is due; the kubelet checks once a second.
 //   - A static pod that waits for another static pod is started as soon as the
@@ -108,10 +111,12 @@
 //     another static pod of its name, nothing of it can run, and the kill has
 //     no [KillOptions.StatusFn]. If a static pod must already be terminated
 //     when it becomes known, later pods of its name wait for it.
-//   - [RetryError] names a time and gets no jitter; the kubelet adds up to
-//     half. If a plain error is joined to it, the sync is still repeated after
-//     the back-off.
-//   - "Network not ready" is a type, not a text.
+//   - A sync that returns a [RetryError] is repeated at the time in the error,
+//     without jitter; the kubelet prolongs the delay by up to half. If the
+//     RetryError is joined with other errors, the sync is repeated after
+//     [Config.BackoffPeriod] at the latest.
+//   - The error of a network that is not ready is recognized by its type,
+//     [TransientError]; the kubelet recognizes it by its text.
 //   - A pod whose spec has no grace period gets 30 s, the API's default.
 //   - The caller of SyncKnownPods need not repeat any updates: the Workers do
 //     resyncs and retries themselves.
@@ -122,21 +127,21 @@
 //     run it a second time.
 //   - SyncKnownPods gets the list of desired pods from a function. It therefore
 //     need not be called by the loop that passes updates.
-//   - The status of a pod that ended in a shutdown is written before the
-//     machine goes down, if Flush does that.
+//   - The status of a pod that ended in a shutdown is written before the machine
+//     goes down, if the Flush function of the shutdown writes statuses.
 //   - A cancelled shutdown stops at once; the kubelet notices the cancellation
 //     after it has killed all pods.
 //   - If the machine allows less time than a shutdown needs, the first stages
-//     lose their time. The kubelet then skips the graceful shutdown.
+//     are shortened. The kubelet then skips the graceful shutdown.
 //   - The kubelet rounds ShutdownGracePeriod and
 //     ShutdownGracePeriodCriticalPods down to whole seconds; here a stage has
 //     all of its time.
 //   - The kubelet accepts negative periods in shutdownGracePeriodByPodPriority,
-//     and two of the same priority, and then uses any of the two; this package
-//     rejects them.
+//     and two entries with the same priority, and then uses either of them; this
+//     package rejects such a configuration.
 //   - The kubelet waits for the volumes of all pods of a stage, even when its
-//     time is over. This package waits for those of the pods that have ended in
-//     time, because the others still use theirs.
+//     time is over. This package waits only for the volumes of pods that have
+//     ended in time, because the other pods still use their volumes.
 //
 // # Testing your code with it
 //

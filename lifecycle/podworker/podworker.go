@@ -24,9 +24,9 @@ var (
 	ErrStopped = errors.New("the pod workers have stopped")
 )
 
-// Workers run the life cycle of pods: one sync of one pod at a time, and many
-// pods concurrently. Create them with [New]. All methods except Run may be
-// called by any number of goroutines.
+// Workers run the life cycle of pods. They sync many pods concurrently, but
+// each pod has at most one running sync. Create them with [New]. All methods
+// except Run may be called by any number of goroutines.
 type Workers struct {
 	cfg  Config
 	loop *loop.Loop // starts due workers
@@ -219,7 +219,8 @@ func (w *Workers) runs(uid types.UID) bool {
 }
 
 // update applies u to the pod's record and carries out the effects. done, if
-// not nil, receives a value when the pod has ended.
+// not nil, receives nil when the pod has ended, or ErrStopped when Run returns
+// before that.
 func (w *Workers) update(u Update, done chan<- error) {
 	uid := u.uid()
 	runs := w.runsFact(u)
@@ -262,18 +263,18 @@ func (w *Workers) update(u Update, done chan<- error) {
 	}
 }
 
-// runsFact returns the fact runs for applyUpdate: whether containers of the pod
-// may be running. It queries the cache only if applyUpdate needs the fact: for
-// a pod that ended before this agent started, for a static pod, which may never
-// have started, and for a pod that is killed. For other pods it returns false.
-// For an update without a spec it returns true, because such a pod was found in
-// the runtime.
+// runsFact returns the value of facts.runs for applyUpdate: whether containers
+// of the pod may be running. It queries the cache only if applyUpdate needs the
+// value: for a pod with a terminal phase, which may have ended before this
+// agent started, for a static pod, which may never have started, and for a pod
+// that is killed. For other pods it returns false. For an update without a spec
+// it returns true, because such a pod was found in the runtime.
 func (w *Workers) runsFact(u Update) bool {
 	if u.Pod == nil {
 		return true
 	}
-	counts := u.Type == Kill || podspec.IsTerminal(u.Pod.Status.Phase) || podspec.IsStatic(u.Pod)
-	return counts && w.runs(u.Pod.UID)
+	isNeeded := u.Type == Kill || podspec.IsTerminal(u.Pod.Status.Phase) || podspec.IsStatic(u.Pod)
+	return isNeeded && w.runs(u.Pod.UID)
 }
 
 func (u Update) uid() types.UID {

@@ -36,9 +36,10 @@
 // # Differences from the kubelet
 //
 //   - If two device plugins set the same variable, mount, device or annotation,
-//     the kubelet logs an error and uses the first; here the container waits.
-//   - The kubelet's managers keep checkpoint files; here the runtime's
-//     annotations are enough.
+//     the kubelet logs an error and uses the first; here the container is not
+//     created and stays in the state waiting.
+//   - The kubelet's managers keep checkpoint files; here an allocator can store
+//     a pod's share in annotations in the runtime.
 //   - The kubelet changes the CPUs of running containers every 10 s; here they
 //     change in the next sync of their pod, which the allocator requests.
 //   - The kubelet's managers call each other in code; here each allocator is an

@@ -68,13 +68,13 @@
 //
 // # Differences from the kubelet
 //
-//   - All volumes of a pod are checked before the first one is created.
+//   - All volumes of a pod are checked before the first volume is created.
 //   - A tmpfs gets the option noswap if the kernel supports it.
 //   - In a projected volume, a path that is a file in one source and a
 //     directory in another is an error. If two sources have the same path, the
 //     later one counts, as in the kubelet.
-//   - Unmount finds mounts in /proc/self/mountinfo, not in its own memory, so a
-//     restart of the agent changes nothing.
+//   - Unmount finds mounts in /proc/self/mountinfo, not in memory, so it also
+//     finds mounts from before a restart of the agent.
 //   - A hostPath that is not absolute is rejected, whatever its type.
 //   - A hostPath of type FileOrCreate that is a dangling link is rejected; the
 //     kubelet creates the file that the link names, wherever that is.
@@ -85,9 +85,9 @@
 //   - The stringData of a Secret is used too. The kubelet gets Secrets from the
 //     API server, which has merged stringData into data.
 //   - Not built in: hugepages, persistentVolumeClaim, ephemeral, csi, nfs and
-//     the others that need a driver; clusterTrustBundle and podCertificate in
-//     projected volumes; quotas for emptyDir on disk. The runtime mounts image
-//     volumes.
+//     the other volume types that need a driver; clusterTrustBundle and
+//     podCertificate in projected volumes; quotas for emptyDir on disk. The
+//     runtime mounts image volumes.
 //
 // # Testing your code with it
 //

@@ -69,10 +69,11 @@
 // # Differences from the kubelet
 //
 //   - The kubelet decodes every item of every list, and parses its annotations.
-//   - The kubelet requests streams only behind the feature gate CRIListStreaming, and then
-//     always. Here a list that fits is requested in one message.
-//   - In the kubelet every relist above 16 MiB fails; here the error is ErrTooLarge if the
-//     runtime does not support streams.
+//   - The kubelet requests streams only if the feature gate CRIListStreaming is enabled,
+//     and then for every list. Here a list that fits into one message is requested without
+//     a stream.
+//   - Without this feature gate, every relist above 16 MiB fails in the kubelet. Here such
+//     a relist fails only if the runtime does not support streams, with ErrTooLarge.
 //
 // The baseline is kubelet 1.36. The messages of both lists are the same in cri-api v0.36
 // and v0.37. Fields of a newer runtime that the cri-api of this build does not know are

@@ -97,11 +97,11 @@
 //   - The kubelet validates, and gives defaults to, volumes of kinds that ours does not
 //     mount, resource claims, block devices, variables from files and settings for Windows;
 //     ours refuses such a pod at admission, whatever the values of these fields are.
-//   - The kubelet validates owners, finalizers, managed fields, the generated name's
-//     prefix and the generation; ours leaves them alone, because no API server stores
+//   - The kubelet validates owners, finalizers, managed fields, the generated name's prefix
+//     and the generation; ours does not validate these fields, because no API server stores
 //     the manifest.
-//   - The kubelet validates the ephemeral containers of a manifest before it refuses
-//     them; ours refuses them only.
+//   - The kubelet validates the ephemeral containers of a manifest before it refuses them;
+//     ours refuses them without validation.
 //   - The kubelet checks nothing else in a manifest without a name, and does not check a
 //     probe or hook that is not allowed; ours reports every problem.
 //   - The kubelet accepts every image that is not empty, and a container with a
@@ -112,8 +112,8 @@
 //     ours refuses it.
 //   - The kubelet treats an invalid volume as not declared, and reports each of its mounts;
 //     ours reports the volume.
-//   - The kubelet reads every file whose name does not begin with a dot; ours reads
-//     those that end in .yaml, .yml or .json.
+//   - The kubelet reads every file whose name does not begin with a dot; ours reads only
+//     files whose names end in .yaml, .yml or .json.
 //   - The kubelet ignores unknown fields, and uses the last value of a duplicate field;
 //     ours rejects the manifest and lists each such field.
 //   - The kubelet accepts any number of pods from a source; ours accepts at most [MaxPods].
@@ -124,22 +124,22 @@
 //   - The kubelet refuses a static pod that refers to an object of the API server; ours
 //     accepts it, because a Store can have ConfigMaps and Secrets from manifests.
 //   - The kubelet ignores what follows the first document of a file; ours reads all
-//     documents, and refuses the file if one is bad.
+//     documents, and refuses the file if one document is invalid.
 //   - The kubelet reads every file as YAML; ours reads a file that ends in .json, or a
 //     response that begins with a brace, as JSON.
-//   - If two files define a pod with the same name, the kubelet uses the last; ours uses
-//     the first, and reports the other as a problem.
+//   - If two files define a pod with the same name, the kubelet uses the pod of the last
+//     file; ours uses the pod of the first file, and reports the other pod as a problem.
 //   - If the name in a manifest with a UID changes, the kubelet keeps the old name of the
 //     pod; ours uses the new name.
 //   - When a file is valid again, its pods are new to the kubelet, which had terminated
 //     them; in ours they are the same pods as before.
-//   - The kubelet's pods have no kind and no API version; ours have those of the
-//     manifest.
+//   - The kubelet's pods have no kind and no API version; our pods have the kind and the
+//     API version of the manifest.
 //   - The kubelet computes the UID of a pod from the path of its file and from its content
 //     with the defaults; ours computes it from the content only, as written, so that a
 //     renamed file defines the same pod.
-//   - The kubelet's config.hash of a manifest with a UID is that UID, whatever else
-//     changes; ours follows the content.
+//   - If a manifest has a UID, the kubelet's annotation config.hash is that UID, even when
+//     the content changes; ours changes with the content.
 //
 // How sources read manifests:
 //

@@ -37,8 +37,9 @@
 //
 //   - Connections are reused. The kubelet opens a new connection for each probe.
 //   - Connections are closed by a reset, so that no socket stays in TIME_WAIT.
-//   - A refused connection is a failure at once, with that cause; in the kubelet it takes
-//     the whole timeout and is reported as a timeout.
+//   - If the server refuses the connection, the probe fails at once, and the failure
+//     names this cause; in the kubelet the probe takes the whole timeout and fails with a
+//     timeout.
 //   - The kubelet reads messages of up to 4 MiB; here the probe fails when the server
 //     announces a message above 16 KiB.
 //   - Probes can use TLS, without verification of the server's certificate (KEP-4939).

@@ -48,22 +48,22 @@
 //   - The kubelet continues to report swap that the machine no longer has; here it is removed
 //     from the status.
 //   - A kubelet that has just started reports no runtime handlers until the runtime is ready;
-//     here the previous ones stay.
+//     here the previous runtime handlers stay.
 //   - While the kubelet cannot measure the machine it ignores device plugins, so that unhealthy
-//     devices are allocatable; here device plugins always count.
+//     devices are allocatable; here the state of device plugins is always used.
 //   - If the version of the runtime is unknown, the kubelet reports Unknown; here the previous
 //     version stays.
-//   - If the kubelet cannot read an ID of the machine, it reports an empty one; here the
-//     previous one stays.
+//   - If the kubelet cannot read an ID of the machine, it reports an empty ID; here the
+//     previous ID stays.
 //   - The caller looks up and checks addresses, and sets the annotation
 //     alpha.kubernetes.io/provided-node-ip, which is not part of the status.
 //   - After a change the kubelet adds a random time to the next period, up to half of it in
 //     either direction, and 4 % to each renewal of the lease, so that nodes do not report at
-//     the same time. Here the caller can add that to the period.
+//     the same time. Here the caller can add such a random time to the period.
 //   - After five failed renewals the kubelet gets the lease and tries five more times before it
 //     waits. [Attempts.Next] waits after every fifth failure.
-//   - The kubelet reports a reboot at most once per process; [Events] reports one whenever the
-//     boot ID differs from the previous one.
+//   - The kubelet reports a reboot at most once per process; [Events] reports a reboot whenever
+//     the boot ID differs from the previous boot ID.
 //   - The registration of an existing node, in which the kubelet sets extended resources to 0,
 //     is not part of this package.
 //

@@ -54,12 +54,12 @@
 //
 //   - The kubelet gets the runtime's status every 5 s with a timeout of two minutes. Here, the
 //     loop gets it every 8 s with a timeout of 3 s, every 2 s while there is a problem, and
-//     immediately when relists start or stop failing.
+//     immediately when a relist fails after a success or succeeds after a failure.
 //   - The kubelet deletes unused images that other programs have pulled. Here, the loop deletes
 //     only images that the agent has pulled, unless Config.TakeOver is set.
 //   - When disk space is short, the kubelet deletes all unused images. Here, the loop deletes
 //     only as many images as needed.
-//   - The disk space of an evicted pod counts as freed only 5 s after the removal of its
+//   - The disk space of an evicted pod counts as free space only 5 s after the removal of its
 //     containers, because containerd deletes layers in the background.
 //
 // Each manager lists its own differences.

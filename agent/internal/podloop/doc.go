@@ -51,8 +51,11 @@
 // # Differences from the kubelet
 //
 //   - The kubelet admits new pods in its main loop, so that a slow handler delays all pods.
-//   - The kubelet does not retry the admission of a refused static pod.
-//   - The kubelet updates a running pod even with an edit that it can't apply.
+//     Here, a slow handler delays only other admissions and releases.
+//   - The kubelet does not retry the admission of a refused static pod. Here, the loop retries
+//     it.
+//   - The kubelet updates a running pod even with an edit that it can't apply. Here, a refused
+//     edit does not change the running version of the pod.
 //   - The kubelet removes the data of pods in housekeeping and their volumes in another loop.
 //     Here, the remover removes both, and reports when nothing is left.
 //   - The kubelet admits new pods before it has listed the runtime. Here, admission starts after

@@ -34,7 +34,8 @@
 //
 //   - The kubelet sends its events to the API server and does not store them.
 //   - No event is dropped by a rate limit. A full log deletes the oldest event.
-//   - Only equal events are counted as one. The kubelet also combines similar ones.
+//   - Only equal events are counted as one. The kubelet also combines similar
+//     events.
 //
 // # Testing your code with it
 //

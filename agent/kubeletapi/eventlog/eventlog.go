@@ -25,8 +25,8 @@ const (
 type Config struct {
 	// Size is the maximum number of events. Default: [DefaultSize].
 	Size int
-	// Window is the time within which an event that repeats a stored event only increases the
-	// count of that event. Default: [DefaultWindow].
+	// Window limits the time between two equal events that the log stores as one event with a
+	// higher count. Each repetition restarts the window. Default: [DefaultWindow].
 	Window time.Duration
 	// Clock is the time source. Default: the system clock.
 	Clock clock.PassiveClock
@@ -57,9 +57,9 @@ func New(cfg Config) *Log {
 	return &Log{cfg: cfg, newest: map[key]uint64{}}
 }
 
-// Add adds an event, and returns the event with its Number, Time and Count. If the event
-// repeats a stored event, it replaces the stored event and gets a new number, so that readers
-// receive the new count.
+// Add adds an event, and returns the event with its Number, Time and Count. If an equal event
+// was stored within the window, the new event replaces the stored event. It has the sum of
+// the counts and a new number, so that readers receive the new count.
 func (l *Log) Add(e api.Event) api.Event {
 	now := l.cfg.Clock.Now()
 	l.mu.Lock()
@@ -114,7 +114,8 @@ func (l *Log) After(number uint64) (events []api.Event, next uint64, complete bo
 	return slices.Clone(l.events[i:]), l.number, number >= l.lost
 }
 
-// Changed returns a channel that is closed when an event with a number above number exists.
+// Changed returns a channel that is closed when the log has an event after the event
+// number. If the log already has such an event, the channel is closed at once.
 func (l *Log) Changed(number uint64) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -40,9 +40,11 @@
 //
 //   - Rotated files are read. The kubelet's log of a container begins with its last rotation
 //     (kubernetes#59902).
-//   - Follow continues with the next instance of the container. The kubelet's ends.
-//   - TailLines counts whole lines, and only those of the selected stream.
-//   - Lines of both streams are never mixed within a line.
+//   - Follow continues with the next instance of the container. In the kubelet, following
+//     ends with the instance.
+//   - TailLines counts whole lines and not parts of lines, and only lines of the selected
+//     stream.
+//   - A returned line never contains parts of both streams.
 //
 // # Testing your code with it
 //

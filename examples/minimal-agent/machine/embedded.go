@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/kubeparts/kubeparts/fakecri"
-	"github.com/kubeparts/kubeparts/fakecri/streaming"
 )
 
 // DemoNode returns the configuration of the embedded runtime. The runtime has the images of the
@@ -34,11 +31,6 @@ func (m *Machine) serveEmbedded(ctx context.Context) (string, error) {
 	network := new(fakecri.Network)
 	cfg := DemoNode()
 	cfg.Listen, cfg.PodNetwork = network.Listen, netip.MustParsePrefix("10.88.0.0/16")
-	streams, err := m.serveStreams()
-	if err != nil {
-		return "", err
-	}
-	cfg.Streamer = streams.Streamer
 	fake, err := fakecri.New(cfg)
 	if err != nil {
 		return "", err
@@ -56,27 +48,6 @@ func (m *Machine) serveEmbedded(ctx context.Context) (string, error) {
 	go func() { served <- fake.Serve(serving, listener) }()
 	m.closers = append(m.closers, func() error { stop(); return <-served })
 	return "unix://" + listener.Addr().String(), nil
-}
-
-// serveStreams serves the streams of the embedded runtime on a loopback address. A client needs a
-// URL from the runtime, which works once.
-func (m *Machine) serveStreams() (*streaming.Server, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("embedded runtime: %w", err)
-	}
-	streams := streaming.New(listener.Addr().String())
-	server := &http.Server{Handler: streams, ReadHeaderTimeout: 10 * time.Second}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	m.closers = append(m.closers, func() error {
-		err := server.Close()
-		if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
-			err = errors.Join(err, ended)
-		}
-		return err
-	})
-	return streams, nil
 }
 
 // ListenTemporary listens on a unix socket in a new temporary folder, and returns a function that

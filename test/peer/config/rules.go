@@ -270,7 +270,7 @@ func defaultsRule() judge.Rule[*world] {
 func checkedRule() judge.Rule[*world] {
 	return judge.Rule[*world]{
 		Name: "values that cannot work", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet accepts some values that can't work, and fails or ignores them when it uses them; ours refuses the file.",
+		Sentence: "The kubelet accepts some values that can't work, and fails later or ignores these values; ours refuses the file.",
 		Explains: func(s scene) bool {
 			_, ok := refusal(s)
 			return ok && s.Kubelet == "later" && s.Ours == "yes"

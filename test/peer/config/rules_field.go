@@ -54,7 +54,7 @@ func stricterRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "enforcement", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "enforceNodeAllocatable only supports pods and none.",
+		Sentence: "The only supported values of enforceNodeAllocatable are pods and none.",
 		Explains: func(s scene) bool {
 			c := s.World.accepted
 			return s.Fact == "refused enforceNodeAllocatable" && s.Kubelet == "" && s.Ours == "yes" &&
@@ -62,7 +62,7 @@ func stricterRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "server", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet can run without its server; ours refuses enableServer false, because its commands send requests to the server.",
+		Sentence: "The kubelet can run without its server; ours refuses enableServer false, because the agent's commands send requests to the server.",
 		Explains: func(s scene) bool {
 			value, _ := s.World.value("enableServer")
 			return s.Fact == "refused enableServer" && s.Ours == "yes" && value == "false"

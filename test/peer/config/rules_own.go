@@ -22,7 +22,7 @@ func ownRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "long files", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet reads a file of any length; ours refuses one above 1 MiB.",
+		Sentence: "The kubelet reads a file of any length; ours refuses a file above 1 MiB.",
 		Explains: func(s scene) bool {
 			if len(s.World.text()) <= longest {
 				return false

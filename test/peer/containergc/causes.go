@@ -26,7 +26,7 @@ func causesInRuntime() []cause {
 		},
 		{
 			"created", createdStays, judge.KubeletDefect,
-			"The kubelet treats a created container as a dead one; ours keeps it while its pod may start it.",
+			"The kubelet treats a created container as dead; ours keeps the container while its pod may still start it.",
 		},
 		{
 			"unknown states", knownStates, judge.Deliberate,
@@ -45,11 +45,11 @@ func causesInRuntime() []cause {
 		},
 		{
 			"no status", noStatus, judge.Deliberate,
-			"The kubelet does not remove a container whose status it cannot get; ours needs no status for that.",
+			"The kubelet does not remove a container whose status it cannot get; ours needs no status to remove a container.",
 		},
 		{
 			"back-off", backsOff, judge.Deliberate,
-			"The kubelet retries a failed removal in each pass; ours after a minute, two, and so on up to 15 minutes.",
+			"The kubelet retries a failed removal in each pass; ours retries it after 1 min, 2 min, and so on up to 15 min.",
 		},
 		{
 			"failures are errors", failuresAreErrors, judge.Deliberate,
@@ -87,7 +87,7 @@ func causesInLogs() []cause {
 		},
 		{
 			"missing folder", missingFolder, judge.Deliberate,
-			"If the folder of pod logs does not exist, the kubelet's pass fails; ours has nothing to do.",
+			"If the folder of pod logs does not exist, the kubelet's pass fails; ours treats the folder as empty.",
 		},
 		{
 			"links despite", linksDespite, judge.KubeletDefect,

@@ -25,12 +25,12 @@ func textRules() []judge.Rule[*world] {
 		},
 		{
 			Name: "old figures of pods: text", Class: judge.Deliberate, Doc: doc,
-			Sentence: "The kubelet ranks pods by stats of any age; ours uses only stats up to that age, and disk usage up to an hour old.",
+			Sentence: "The kubelet ranks pods by stats of any age; ours uses only stats up to [Policy.MaxObservationAge] old, and disk usage up to an hour old.",
 			Explains: explainsOldFigures,
 		},
 		{
 			Name: "text after reclaiming", Class: judge.Deliberate, Doc: doc,
-			Sentence: "The kubelet ranks pods by stats from before it reclaimed a disk, and reports those in messages; ours uses stats from after the reclaim.",
+			Sentence: "The kubelet ranks pods by stats from before it reclaimed a disk, and reports these stats in messages; ours uses stats from after the reclaim.",
 			Explains: explainsText,
 		},
 	}

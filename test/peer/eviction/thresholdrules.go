@@ -23,12 +23,12 @@ func thresholdRules() []judge.Rule[*world] {
 		},
 		{
 			Name: "any of several thresholds", Class: judge.ArbitraryOrder, Doc: doc,
-			Sentence: "If several thresholds are due, the kubelet acts on a memory threshold if one is due, and otherwise on any of them; ours acts on hard thresholds first, then in a fixed order.", Ends: true,
+			Sentence: "If several thresholds are due, the kubelet acts on a memory threshold if one is due, and otherwise on an arbitrary threshold; ours acts on hard thresholds first, then in a fixed order.", Ends: true,
 			Explains: func(s judge.Scene[*world]) bool { return explainsPick(s, true) },
 		},
 		{
 			Name: "hard thresholds first", Class: judge.Deliberate, Doc: doc,
-			Sentence: "If several thresholds are due, the kubelet acts on a memory threshold if one is due, and otherwise on any of them; ours acts on hard thresholds first, then in a fixed order.", Ends: true,
+			Sentence: "If several thresholds are due, the kubelet acts on a memory threshold if one is due, and otherwise on an arbitrary threshold; ours acts on hard thresholds first, then in a fixed order.", Ends: true,
 			Explains: func(s judge.Scene[*world]) bool { return explainsPick(s, false) },
 		},
 	}

@@ -38,7 +38,7 @@ func causesInImages() []cause {
 		},
 		{
 			"never used", ageFromFirst, judge.KubeletDefect, both,
-			"The kubelet treats an image that was never used as infinitely old, and deletes it once the kubelet itself is older than MaxAge; here MaxAge counts from when the image was first seen.",
+			"The kubelet treats an image that was never used as infinitely old, and deletes the image when the kubelet itself has run for MaxAge; here MaxAge counts from the time when the image was first listed.",
 		},
 		{
 			"young", minAgeAlways, judge.KubeletDefect, both,
@@ -77,7 +77,7 @@ func causesInPasses() []cause {
 	return []cause{
 		{
 			"looks again", looksAgain, judge.KubeletDefect, both,
-			"The kubelet lists containers once in a pass, and deletes an image that has come into use since; ours lists them again when the list is five seconds old.",
+			"The kubelet lists containers once in a pass, and deletes an image that has come into use since; ours lists the containers again when the list is five seconds old.",
 		},
 		{
 			"inspects once", inspectsOnce, judge.Deliberate, both,
@@ -91,7 +91,7 @@ func causesInPasses() []cause {
 		},
 		{
 			"back-off", backsOff, judge.Deliberate, both,
-			"The kubelet retries a failed deletion in each pass; ours after a minute, two, and so on up to an hour.",
+			"The kubelet retries a failed deletion in each pass; ours retries it after 1 min, 2 min, and so on up to 1 h.",
 		},
 		{
 			"failed for age", ageGoesOn, judge.KubeletDefect, both,
@@ -107,16 +107,16 @@ func causesInPasses() []cause {
 		},
 		{
 			"measured", measures, judge.Deliberate, both,
-			"The kubelet adds up the sizes of deleted images to decide when to stop; ours measures the filesystem after each deletion, and reports each measurement that has no capacity.",
+			"The kubelet adds up the sizes of deleted images to decide when to stop; ours measures the filesystem after each deletion, and reports each measurement without a capacity.",
 		},
 		{
 			"wide numbers", wideNumbers, judge.KubeletDefect, both,
-			"The kubelet's percentages overflow on filesystems of more than 80 PiB; ours do not.",
+			"The kubelet's percentages overflow on filesystems of more than 80 PiB; our percentages do not.",
 		},
 		{
 			"failed and enough", enoughIsFine, judge.Deliberate,
 			[]part{reports},
-			"A failed deletion is an error of the kubelet's pass; here it is not an error if the pass has freed enough without it.",
+			"A failed deletion is an error of the kubelet's pass; here it is not an error if the pass has freed enough space by other deletions.",
 		},
 	}
 }

@@ -29,7 +29,7 @@ func admissionRules() []judge.Rule[*world] {
 			"When the kubelet selects victims for a critical pod, it counts only the requests of their containers. This package also counts overhead, pod-level requests and the resources that a resized pod still holds, because all of these become free.",
 			variant{held: true}),
 		cause("victims that are not needed", judge.Deliberate,
-			"The kubelet may preempt a pod although its other victims free enough resources; here that pod keeps running.",
+			"The kubelet may preempt a pod although the other preempted pods free enough resources; here that pod keeps running.",
 			variant{held: true, pruned: true}),
 		cause("resources of the fetched node", judge.KubeletDefect,
 			"If labels did not match and the kubelet fetched the node again, it does not count extended resources that only the fetched node has; this package counts them.",

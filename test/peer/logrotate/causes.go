@@ -7,11 +7,11 @@ func causes() []cause {
 	return []cause{
 		{
 			"status once", statusOnce, judge.Deliberate,
-			"The kubelet requests a container's status in each pass, and does nothing without it; ours requests it once in a container's life.",
+			"The kubelet requests a container's status in each pass, and does nothing without it; ours requests it once for each container.",
 		},
 		{
 			"back-off", backsOff, judge.Deliberate,
-			"The kubelet retries a failed rotation in each pass; ours after 10 s, 20 s, and so on up to 5 min.",
+			"The kubelet retries a failed rotation in each pass; ours retries it after 10 s, 20 s, and so on up to 5 min.",
 		},
 		{
 			"compression", compressGoesOn, judge.KubeletDefect,
@@ -25,11 +25,11 @@ func causes() []cause {
 		},
 		{
 			"new file", keepsBoth, judge.KubeletDefect,
-			"If the runtime reports a failure to reopen a log but has created a new file, the kubelet replaces that file with the old one, and lines are lost; ours keeps both.",
+			"If the runtime reports a failure to reopen a log but has created a new file, the kubelet replaces the new file with the old file, and lines are lost; ours keeps both files.",
 		},
 		{
 			"own names", ownNames, judge.KubeletDefect,
-			"The kubelet compresses and removes every file whose name starts with that of the log; ours only those whose names end in a time.",
+			"The kubelet compresses and removes every file whose name starts with the name of the log; ours compresses and removes only files whose names also end in a time.",
 		},
 		{
 			"links", regularOnly, judge.Deliberate,
@@ -45,7 +45,7 @@ func causes() []cause {
 		},
 		{
 			"half rotations", finishesHalf, judge.Deliberate,
-			"If a rotation was interrupted before the runtime reopened the log, ours reopens it in a later pass; in the kubelet the container writes to the rotated file until that is compressed.",
+			"If a rotation was interrupted before the runtime reopened the log, ours reopens it in a later pass; in the kubelet the container writes to the rotated file until that file is compressed.",
 		},
 	}
 }

@@ -79,14 +79,14 @@ func rules() []rule {
 		},
 		{
 			Name: "handlers after a restart", Class: judge.Deliberate, Doc: doc, Ends: true,
-			Sentence: "A kubelet that has just started reports no runtime handlers until the runtime is ready; here the previous ones stay.",
+			Sentence: "A kubelet that has just started reports no runtime handlers until the runtime is ready; here the previous runtime handlers stay.",
 			Explains: because(func(s scene, _ *Step, d difference) bool {
 				return d.fact == "handlers" && !wasReady(s) && d.kubelet == "" && d.ours == before(s, d.fact)
 			}),
 		},
 		{
 			Name: "devices of a machine that is not measured", Class: judge.KubeletDefect, Doc: doc, Ends: true,
-			Sentence: "While the kubelet cannot measure the machine it ignores device plugins, so that unhealthy devices are allocatable; here device plugins always count.",
+			Sentence: "While the kubelet cannot measure the machine it ignores device plugins, so that unhealthy devices are allocatable; here the state of device plugins is always used.",
 			Explains: because(func(_ scene, step *Step, d difference) bool {
 				kind, name, _ := strings.Cut(d.fact, " ")
 				if step.Machine != nil {
@@ -110,7 +110,7 @@ func rules() []rule {
 		},
 		{
 			Name: "empty id", Class: judge.Deliberate, Doc: doc, Ends: true,
-			Sentence: "If the kubelet cannot read an ID of the machine, it reports an empty one; here the previous one stays.",
+			Sentence: "If the kubelet cannot read an ID of the machine, it reports an empty ID; here the previous ID stays.",
 			Explains: because(func(s scene, step *Step, d difference) bool {
 				m := step.Machine
 				return m != nil && (d.fact == "info/machine" && m.ID == "" || d.fact == "info/system" && m.System == "") &&
@@ -119,7 +119,7 @@ func rules() []rule {
 		},
 		{
 			Name: "second reboot", Class: judge.Deliberate, Doc: doc,
-			Sentence: "The kubelet reports a reboot at most once per process; [Events] reports one whenever the boot ID differs from the previous one.",
+			Sentence: "The kubelet reports a reboot at most once per process; [Events] reports a reboot whenever the boot ID differs from the previous boot ID.",
 			Explains: func(s scene) bool {
 				reboot, rest, ok := strings.Cut(s.Ours, "; ")
 				return ok && s.Fact == "events" && strings.HasPrefix(reboot, rebooted) && rest == s.Kubelet && rebootedBefore(s)

@@ -108,7 +108,7 @@ func killRules() []rule {
 		},
 		{
 			Name: "time of a kill for the machine", Class: judge.KubeletDefect, Doc: doc,
-			Sentence: "For the same reason the kubelet uses the time of the line about the victim's death for such a kill, which may be late; ours uses the time when the victim was chosen.",
+			Sentence: "For a kill because the machine is out of memory, the kubelet uses the time of the line about the victim's death, which may be late; ours uses the time when the kernel chose the victim.",
 			Explains: about(func(s scene, k Kill) bool {
 				return k.Machine && k.Wait > 0 && strings.HasSuffix(s.Fact, "/time") && isAbout(s.Kubelet, s.World.dated(k.At+k.Wait))
 			}),
@@ -160,7 +160,7 @@ func lineRules() []rule {
 			Sentence: "If the kernel kills a whole cgroup, the kubelet reports one process; ours reports all.",
 			Explains: untold(wholeGroup, func(k Kill) bool { return k.Kind == "group" }),
 		},
-		defect(noDeath, "The kubelet treats a dump without a kill as a kill, or as the start of the next one; ours does not."),
+		defect(noDeath, "The kubelet treats a dump without a kill as a kill, or as the start of the next kill; ours does not."),
 		defect(imitation, "The kubelet trusts lines that a program writes into the kernel's log; ours accepts only lines of the kernel."),
 		defect(torn, "The kubelet does not read a line that continues in another record; ours joins its parts."),
 		defect(taskInName, "A process or a cgroup whose name looks like a field of the line misleads the kubelet's expression; ours parses the line from both ends."),

@@ -146,7 +146,7 @@ func eventRules() []rule {
 	return []rule{
 		{
 			Name: "full channel", Class: judge.Deliberate, Doc: "pleg/doc.go",
-			Sentence: "The kubelet's channel holds 1,000 events and loses those that do not fit; here no event is lost.",
+			Sentence: "The kubelet's channel holds 1,000 events and loses events that do not fit; here no event is lost.",
 			Explains: about(func(f finding) bool {
 				id, ok := f.object()
 				return ok && f.World.Capacity < 1000 && delivered(f.scene) == f.World.Capacity &&
@@ -183,7 +183,7 @@ func eventRules() []rule {
 
 const settledSentence = "A status may contradict the list, because the state changed in between or an answer of the runtime was wrong. The kubelet keeps such a status until the pod's list changes; here the status is requested again with the next list."
 
-const goneSentence = "The kubelet's relist of one pod does not detect that the pod was removed; here it does."
+const goneSentence = "The kubelet's relist of one pod does not detect that the pod was removed; here this relist detects the removal."
 
 // delivered returns how many events the kubelet delivered in this step.
 func delivered(s scene) (n int) {
@@ -227,7 +227,7 @@ func freshnessRules() []rule {
 		},
 		{
 			Name: "a status as old as the wait for a newer one", Class: judge.Deliberate, Doc: "podcache/doc.go",
-			Sentence: "A status is new enough if its time is at or after the requested one. In the kubelet an equal time wakes a waiter but does not satisfy a new call.",
+			Sentence: "A status is new enough if its time is at or after the requested time. In the kubelet an equal time wakes a waiter but does not satisfy a new call.",
 			Explains: about(func(f finding) bool {
 				w, before, ok := f.waiter()
 				return ok && f.Ours == "received the status at once" && (f.Kubelet == "waits" || f.Kubelet == "received the status") && before.fresh == fmt.Sprint("step at ", w.For)

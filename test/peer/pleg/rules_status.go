@@ -8,7 +8,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-const keptSentence = "The kubelet inspects all sandboxes and containers of a pod that changed; here only those are inspected whose listed state changed, until a reinspection is requested."
+const keptSentence = "The kubelet inspects all sandboxes and containers of a pod that changed; here only sandboxes and containers whose listed state changed are inspected, unless a reinspection is requested."
 
 const vanishedSentence = "If the newest sandbox is removed while its pod is inspected, the kubelet's status has no address and no active container until the next relist; here the status has the address and the active containers of the next newest sandbox."
 
@@ -39,7 +39,7 @@ func failureRules() []rule {
 		},
 		{
 			Name: "back-off of a failed inspection", Class: judge.Deliberate, Doc: "pleg/doc.go",
-			Sentence: "After a failed inspection the kubelet inspects the pod again in each relist; here it is retried after 1 s, 2 s, and so on up to 1 min.",
+			Sentence: "After a failed inspection the kubelet inspects the pod again in each relist; here the inspection is retried after 1 s, 2 s, and so on up to 1 min.",
 			Explains: about(func(f finding) bool {
 				return f.isStatus() && f.failed && !f.late && (!f.kubeletFailed || f.fact == "error" && f.waits)
 			}),
@@ -152,7 +152,7 @@ func statusRules() []rule {
 	return []rule{
 		{
 			Name: "name of a pod whose sandbox has none", Class: judge.KubeletDefect, Doc: "pleg/doc.go",
-			Sentence: "A pod whose newest sandbox has no name has no name in the kubelet's status; here it has the name from another sandbox or a container.",
+			Sentence: "If the newest sandbox of a pod has no pod name, the kubelet's status of the pod has no name; here the status has the name from another sandbox or a container.",
 			Explains: about(func(f finding) bool {
 				isNameless := slices.ContainsFunc(f.newestListed(), func(o Object) bool { return o.NoName })
 				return f.fact == "name" && f.isStatus() && f.Kubelet == "ns" && isNameless
@@ -225,7 +225,7 @@ func generatorRules() []rule {
 	return []rule{
 		{
 			Name: "cause of bad health", Class: judge.Deliberate, Doc: "pleg/doc.go",
-			Sentence: "The kubelet's error of an unhealthy generator has no cause; here it wraps the error of the last failed list.",
+			Sentence: "The kubelet's error of an unhealthy generator has no cause; here the error wraps the error of the last failed list.",
 			Explains: func(s scene) bool {
 				cause := s.World.model.steps[s.Step].cause
 				return s.Fact == "unhealthy" && cause != "" && s.Ours == s.Kubelet+": "+cause

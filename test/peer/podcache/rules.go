@@ -23,11 +23,11 @@ func rules() []judge.Rule[*World] {
 	return []judge.Rule[*World]{
 		{
 			Name: "waiter that gives up", Class: judge.Deliberate, Doc: doc, Explains: by(waiterGaveUp),
-			Sentence: "A reader of the kubelet's cache waits until there is a status; here GetNewerThan returns when its context ends.",
+			Sentence: "A reader of the kubelet's cache waits until there is a status; here GetNewerThan also returns when its context is done.",
 		},
 		{
 			Name: "older status", Class: judge.Deliberate, Doc: doc, Explains: by(olderStatus),
-			Sentence: "The kubelet's cache accepts a status that is older than the known one; here Set rejects it.",
+			Sentence: "The kubelet's cache accepts a status that is older than the cached status; here Set rejects it.",
 		},
 		{
 			Name: "older deletion", Class: judge.Deliberate, Doc: doc, Explains: by(olderDeletion),
@@ -43,7 +43,7 @@ func rules() []judge.Rule[*World] {
 		},
 		{
 			Name: "global time that does not speak for all", Class: judge.Deliberate, Doc: doc, Explains: by(heldBack),
-			Sentence: "UpdateTime can exclude pods. In the kubelet it is called only after every pod was inspected, so that a pod that hangs delays all others.",
+			Sentence: "UpdateTime can exclude pods. In the kubelet, UpdateTime is called only after every pod was inspected, so that a pod whose inspection hangs delays all other pods.",
 		},
 		{
 			Name: "observation of a pod that is absent", Class: judge.Deliberate, Doc: doc, Explains: by(seenAbsent),
@@ -51,11 +51,11 @@ func rules() []judge.Rule[*World] {
 		},
 		{
 			Name: "deletion", Class: judge.Deliberate, Doc: doc, Explains: by(deletion),
-			Sentence: "In the kubelet, a deletion leaves readers waiting until the next global time; here it wakes them.",
+			Sentence: "In the kubelet, a deletion leaves readers waiting until the next global time; here a deletion wakes them.",
 		},
 		{
 			Name: "status that is just as new", Class: judge.Deliberate, Doc: doc, Explains: by(equalTime),
-			Sentence: "A status is new enough if its time is at or after the requested one. In the kubelet an equal time wakes a waiter but does not satisfy a new call.",
+			Sentence: "A status is new enough if its time is at or after the requested time. In the kubelet an equal time wakes a waiter but does not satisfy a new call.",
 		},
 	}
 }

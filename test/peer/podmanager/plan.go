@@ -393,7 +393,7 @@ func planRules() []judge.Rule[*planWorld] {
 		rule("several pods of a name", judge.KubeletDefect, planVariant{latest: true},
 			"If two static pods have the same name, for example while one replaces the other, the kubelet replaces the mirror for each of them in turn; in ours the mirror belongs to the pod that was added last."),
 		rule("pods without a hash", judge.Deliberate, planVariant{unversioned: true},
-			"If a static pod has no hash, ours keeps an existing mirror and creates none; the kubelet deletes the mirror and creates one with an empty hash."),
+			"If a static pod has no hash, ours keeps an existing mirror and creates no new mirror; the kubelet deletes the mirror and creates a mirror with an empty hash."),
 		rule("mirrors that are gone", judge.Deliberate, planVariant{gone: true},
 			"If the mirror to be replaced does not exist any more, or a newer pod has its name, the kubelet waits for the next sync of the pod; ours creates the new mirror at once."),
 		rule("orphans by UID", judge.Deliberate, planVariant{byUID: true},

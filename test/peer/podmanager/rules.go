@@ -57,13 +57,13 @@ func rules() []judge.Rule[*world] {
 		Explains: func(s scene) bool { return strings.HasSuffix(s.Fact, " in order") && isModel(s) },
 	}, {
 		Name: "full names with an empty part", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet finds a pod without a name or a namespace by its full name; ours finds none by a name of that form.",
+		Sentence: "The kubelet finds a pod without a name or a namespace by its full name; ours finds no pod by such a full name.",
 		Explains: func(s scene) bool {
 			return s.Ours == "" && (s.Fact == "full name _ns" || s.Fact == "full name a_")
 		},
 	}, {
 		Name: "translations", Class: judge.KubeletDefect, Doc: docPath,
-		Sentence: "The kubelet goes on translating the UID of a mirror to that of its static pod after the static pod was removed; ours uses the current pods only.",
+		Sentence: "The kubelet goes on translating the UID of a mirror to the UID of its static pod after the static pod was removed; ours uses the current pods only.",
 		Explains: func(s scene) bool {
 			for _, prefix := range []string{"translate ", "mirror of ", "pod of "} {
 				if strings.HasPrefix(s.Fact, prefix) {

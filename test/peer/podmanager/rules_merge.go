@@ -181,7 +181,7 @@ func toldFollows(s mergeScene) bool {
 func mergeRules() []judge.Rule[*mergeWorld] {
 	return []judge.Rule[*mergeWorld]{{
 		Name: "pods of two sources", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "If two sources define the same pod, the kubelet runs two pods, and the second waits until the first has ended; in ours the pod belongs to the source that defined it first, and the other is reported as a conflict.",
+		Sentence: "If two sources define the same pod, the kubelet runs two pods, and the second waits until the first has ended; in ours the pod belongs to the source that defined it first, and the pod of the other source is reported as a conflict.",
 		Explains: func(s mergeScene) bool {
 			if !contested(s.World, s.Step) {
 				return false

@@ -20,7 +20,7 @@ func noStatic(pod *corev1.Pod) bool {
 func mirrorRules() []judge.Rule[*mirrorWorld] {
 	return []judge.Rule[*mirrorWorld]{{
 		Name: "pods that have no mirror", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet's mirror client creates a mirror of any pod, also while the node is being deleted; ours refuses a pod that is not static or has no hash, and a node that is being deleted.",
+		Sentence: "The kubelet's mirror client creates a mirror of any pod, also while the node is being deleted; ours creates no mirror of a pod that is not static or has no hash, and no mirror while the node is being deleted.",
 		Explains: func(s mirrorScene) bool {
 			c := callOf(s)
 			refused := noStatic(c.Pod) || c.Node != nil && c.Node.DeletionTimestamp != nil
@@ -37,7 +37,7 @@ func mirrorRules() []judge.Rule[*mirrorWorld] {
 		},
 	}, {
 		Name: "mirrors that exist", Class: judge.KubeletDefect, Doc: docPath,
-		Sentence: "If the mirror exists already, the kubelet compares the hash of the empty object that is returned with the error, so it reports an error each time; ours gets the existing pod, and a mirror of this version is success.",
+		Sentence: "If the mirror exists already, the kubelet compares the hash of the empty object that is returned with the error, so it reports an error each time; ours gets the existing pod, and succeeds if that pod is a mirror with the same hash.",
 		Explains: func(s mirrorScene) bool {
 			c := callOf(s)
 			return s.Fact == "error" && s.Kubelet == "yes" && s.Ours == "no" && !c.Delete && c.Fails != "get" && c.Fails != "lost" && c.There != nil &&

@@ -178,12 +178,12 @@ func groups() []group {
 		},
 		{
 			name: "metadata for the API server", class: judge.Deliberate,
-			sentence: "The kubelet validates owners, finalizers, managed fields, the generated name's prefix and the generation; ours leaves them alone, because no API server stores the manifest.",
+			sentence: "The kubelet validates owners, finalizers, managed fields, the generated name's prefix and the generation; ours does not validate these fields, because no API server stores the manifest.",
 			paths:    []string{`metadata\.(ownerReferences|finalizers|managedFields|generateName|generation|selfLink)(\..*)?`},
 		},
 		{
 			name: "ephemeral containers", class: judge.Deliberate,
-			sentence: "The kubelet validates the ephemeral containers of a manifest before it refuses them; ours refuses them only.",
+			sentence: "The kubelet validates the ephemeral containers of a manifest before it refuses them; ours refuses them without validation.",
 			paths:    []string{`spec\.ephemeralContainers\..*`},
 		},
 	}

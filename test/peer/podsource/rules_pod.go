@@ -146,7 +146,7 @@ func keepsOld(s scene, pod string) bool {
 func podRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "other files", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet reads every file whose name does not begin with a dot; ours reads those that end in .yaml, .yml or .json.",
+		Sentence: "The kubelet reads every file whose name does not begin with a dot; ours reads only files whose names end in .yaml, .yml or .json.",
 		Explains: func(s scene) bool {
 			if f, _, _, ok := fileOf(s); ok {
 				return s.Ours == "" && !isManifest(s.World, f.Name)
@@ -203,7 +203,7 @@ func podRules() []judge.Rule[*world] {
 func manyRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "later documents", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet ignores what follows the first document of a file; ours reads all documents, and refuses the file if one is bad.",
+		Sentence: "The kubelet ignores what follows the first document of a file; ours reads all documents, and refuses the file if one document is invalid.",
 		Explains: func(s scene) bool {
 			if f, doc, what, ok := fileOf(s); ok && doc < 0 && what == "text" {
 				_, after, marked := strings.Cut(strings.ReplaceAll(f.text()[min(3, len(f.text())):], "\n...", "\n---"), "\n---")
@@ -224,7 +224,7 @@ func manyRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "two of one name", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "If two files define a pod with the same name, the kubelet uses the last; ours uses the first, and reports the other as a problem.",
+		Sentence: "If two files define a pod with the same name, the kubelet uses the pod of the last file; ours uses the pod of the first file, and reports the other pod as a problem.",
 		Explains: func(s scene) bool {
 			if _, _, what, ok := fileOf(s); ok && what == "taken metadata.uid" {
 				return s.Kubelet == "" && s.Ours == "yes" && definedUID(s.World, s.Step, text(document(s), "metadata", "uid")) > 1
@@ -279,14 +279,14 @@ func identityRules() []judge.Rule[*world] {
 func valueRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "kind", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet's pods have no kind and no API version; ours have those of the manifest.",
+		Sentence: "The kubelet's pods have no kind and no API version; our pods have the kind and the API version of the manifest.",
 		Explains: func(s scene) bool {
 			_, what, _ := podFact(s.Fact)
 			return s.Kubelet == "" && (what == ".kind" && s.Ours == `"Pod"` || what == ".apiVersion" && s.Ours == `"v1"`)
 		},
 	}, {
 		Name: "hash of the content", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet's config.hash of a manifest with a UID is that UID, whatever else changes; ours follows the content.",
+		Sentence: "If a manifest has a UID, the kubelet's annotation config.hash is that UID, even when the content changes; ours changes with the content.",
 		Explains: func(s scene) bool {
 			pod, what, _ := podFact(s.Fact)
 			return what == "hash is uid" && s.Kubelet == "true" && s.Ours == "false" && s.OursFacts[s.Step]["pod "+pod+" uid"] != "derived"

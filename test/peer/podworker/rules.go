@@ -32,7 +32,7 @@ func deviations() []deviation {
 		{
 			Rule: judge.Rule[*world]{
 				Name: "buckets that contradict each other", Class: judge.KubeletDefect, Doc: doc,
-				Sentence: "The kubelet accepts negative periods in shutdownGracePeriodByPodPriority, and two of the same priority, and then uses any of the two; this package rejects them.",
+				Sentence: "The kubelet accepts negative periods in shutdownGracePeriodByPodPriority, and two entries with the same priority, and then uses either of them; this package rejects such a configuration.",
 			},
 			facts: func(w *world, f judge.Facts) {
 				priorities := map[int32]bool{}
@@ -47,7 +47,7 @@ func deviations() []deviation {
 		{
 			Rule: judge.Rule[*world]{
 				Name: "less time than needed", Class: judge.Deliberate, Doc: doc,
-				Sentence: "If the machine allows less time than a shutdown needs, the first stages lose their time. The kubelet then skips the graceful shutdown.",
+				Sentence: "If the machine allows less time than a shutdown needs, the first stages are shortened. The kubelet then skips the graceful shutdown.",
 			},
 			world: lessTime,
 		},
@@ -61,7 +61,7 @@ func deviations() []deviation {
 		{
 			Rule: judge.Rule[*world]{
 				Name: "volumes of pods that have not ended", Class: judge.Deliberate, Doc: doc,
-				Sentence: "The kubelet waits for the volumes of all pods of a stage, even when its time is over. This package waits for those of the pods that have ended in time, because the others still use theirs.",
+				Sentence: "The kubelet waits for the volumes of all pods of a stage, even when its time is over. This package waits only for the volumes of pods that have ended in time, because the other pods still use their volumes.",
 			},
 			facts: unendedVolumes,
 		},

@@ -41,7 +41,7 @@ func endingRules() []judge.Rule[world] {
 		},
 		{
 			Name: "unready from the beginning of the end", Class: judge.Deliberate, Doc: inDoc,
-			Sentence: "With [Config].UnreadyOnStop no container is ready after termination has begun.",
+			Sentence: "With [Config].UnreadyOnStop no container is ready after the termination of its pod has begun.",
 			Explains: func(s scene) bool {
 				want, is := unready(s)
 				return is && s.Ours == want

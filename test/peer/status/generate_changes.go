@@ -109,7 +109,7 @@ func waitingChanges() []change {
 func startedChanges() []change {
 	return []change{{
 		name: "started as its predecessor", class: judge.KubeletDefect,
-		sentence: "The previous value of Started is used only for the same container; the kubelet also uses that of the container's predecessor.",
+		sentence: "The previous value of Started is used only for the same container; the kubelet also uses the value of the container's predecessor.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
 				if !s.is(runningState) || s.old == nil || s.same() || s.old.Started == nil || !*s.old.Started {
@@ -145,7 +145,7 @@ func startedChanges() []change {
 		},
 	}, {
 		name: "phase before Started", class: judge.KubeletDefect,
-		sentence: "The phase depends on the current Started of a sidecar; in the kubelet it depends on that of the previous sync.",
+		sentence: "The phase depends on the current Started of a sidecar; in the kubelet it depends on the value of Started in the previous sync.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
 				if !s.is(runningState) || s.kind != "init" || !podutil.IsRestartableInitContainer(&s.spec) {
@@ -191,7 +191,7 @@ func startedChanges() []change {
 func restartAllChanges() []change {
 	return []change{{
 		name: "new containers in a restart of all", class: judge.KubeletDefect,
-		sentence: "A restart of all containers is complete when no old container is left; in the kubelet it continues while there is any container, so a restarted kubelet removes those that it had started already.",
+		sentence: "A restart of all containers is complete when no old container is left; in the kubelet it continues while there is any container, so a restarted kubelet removes the containers that it had started already.",
 		apply: func(in *input) bool {
 			if !in.restartsAll() {
 				return false
@@ -221,7 +221,7 @@ func (in *input) restartsAll() bool {
 func addressChanges() []change {
 	return []change{{
 		name: "addresses of a pod that has ended", class: judge.Deliberate,
-		sentence: "A pod that has ended keeps its addresses when the agent is restarted; the kubelet shows none if the runtime reports none.",
+		sentence: "A pod that has ended keeps its addresses when the agent is restarted; the kubelet shows no addresses if the runtime reports none.",
 		apply: func(in *input) bool {
 			if len(in.step.IPs) > 0 || in.turn.Pod.Spec.HostNetwork || !in.step.Terminal && !isTerminal(in.turn.Before.Phase) {
 				return false

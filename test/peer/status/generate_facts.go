@@ -50,7 +50,7 @@ func factRules() []generateRule {
 func podFactRules() []generateRule {
 	return []generateRule{{
 		Name: "resources of the pod as a whole", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "Pod-level resources are those of the spec, and not set if the spec has none; the kubelet shows the sum of the containers' resources and the values of the pod's cgroup.",
+		Sentence: "The status shows the pod-level resources of the spec, and no pod-level resources if the spec does not set them; the kubelet shows the sum of the containers' resources and the values of the pod's cgroup.",
 		Explains: func(s generateScene) bool {
 			spec := s.World.Pod.Spec.Resources
 			switch s.Fact {
@@ -63,7 +63,7 @@ func podFactRules() []generateRule {
 		},
 	}, {
 		Name: "requests above limits", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "A pod is Guaranteed only if the requests of each container equal its limits; the kubelet compares the sums, so that a request above its limit may compensate for another one below.",
+		Sentence: "A pod is Guaranteed only if the requests of each container equal its limits; the kubelet compares the sums, so that a request above its limit may be compensated by another request below its limit.",
 		Explains: func(s generateScene) bool {
 			all := slices.Concat(s.World.Pod.Spec.InitContainers, s.World.Pod.Spec.Containers)
 			above := slices.ContainsFunc(all, func(c corev1.Container) bool {
@@ -74,7 +74,7 @@ func podFactRules() []generateRule {
 		},
 	}, {
 		Name: "node addresses unknown", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "While the node's addresses are unknown, the last reported ones are kept; the kubelet removes them from the status.",
+		Sentence: "While the node's addresses are unknown, the last reported addresses are kept; the kubelet removes them from the status.",
 		Explains: func(s generateScene) bool {
 			before := s.World.Turns[s.Step].Before
 			said := map[string]string{"host IPs": fmt.Sprint(before.HostIP, before.HostIPs)}
@@ -85,7 +85,7 @@ func podFactRules() []generateRule {
 		},
 	}, {
 		Name: "generation of AllContainersRestarting", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "The condition AllContainersRestarting has the pod's generation like all others; the kubelet does not set it.",
+		Sentence: "The condition AllContainersRestarting has the pod's generation like all other conditions; the kubelet does not set the generation of this condition.",
 		Explains: func(s generateScene) bool {
 			return s.Fact == "condition AllContainersRestarting generation" && s.Kubelet == "0" && s.Ours == fmt.Sprint(s.World.Turns[s.Step].Pod.Generation)
 		},
@@ -98,7 +98,7 @@ func podFactRules() []generateRule {
 		},
 	}, {
 		Name: "reason of a phase that the API server imposes", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "If the terminal phase in the API server differs from the node's, reason and message are those in the API server; the kubelet loses them, or shows those of the other phase.",
+		Sentence: "If the terminal phase in the API server differs from the phase on the node, reason and message in the API server are kept; the kubelet loses them, or shows reason and message of the other phase.",
 		Explains: func(s generateScene) bool {
 			turn, kubelet := &s.World.Turns[s.Step], s.KubeletFacts[s.Step]
 			was := map[string]string{"reason": turn.Before.Reason, "message": turn.Before.Message}

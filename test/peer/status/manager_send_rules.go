@@ -91,7 +91,7 @@ func sendManagerRules() []managerRule {
 		},
 	}, {
 		Name: "time of a DisruptionTarget", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "Publication does not change the reported status; in the kubelet the time of a DisruptionTarget condition becomes that of the call.",
+		Sentence: "Publication does not change the reported status; in the kubelet the time of a DisruptionTarget condition becomes the time of the call.",
 		Explains: func(s managerScene) bool {
 			pod, fact := about(s)
 			name := "pod-" + strconv.Itoa(pod) + " " + fact

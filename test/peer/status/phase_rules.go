@@ -26,7 +26,7 @@ func phaseRules() []phaseRule {
 		},
 	}, {
 		Name: "init containers by name", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "Init containers are matched to the spec by name; the kubelet matches them by index, and rejects a status in which one is missing.",
+		Sentence: "Init containers are matched to the spec by name; the kubelet matches them by index, and rejects a status in which an init container is missing.",
 		Explains: func(s phaseScene) bool {
 			pod := matched(s.World.Pod)
 			if len(pod.Spec.InitContainers) == len(s.World.Pod.Spec.InitContainers) {
@@ -106,7 +106,7 @@ func encodeText(text string) string { return strings.Trim(encode(text), `"`) }
 func endRules() []phaseRule {
 	return []phaseRule{{
 		Name: "end of a pod whose status lacks an init container", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "Init containers are matched to the spec by name; the kubelet matches them by index, and rejects a status in which one is missing.",
+		Sentence: "Init containers are matched to the spec by name; the kubelet matches them by index, and rejects a status in which an init container is missing.",
 		Explains: func(s phaseScene) bool {
 			pod := matched(s.World.Pod)
 			if !strings.HasPrefix(s.Fact, "ended ") || len(pod.Spec.InitContainers) == len(s.World.Pod.Spec.InitContainers) {

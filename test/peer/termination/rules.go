@@ -27,7 +27,7 @@ func deviations() []deviation {
 	return []deviation{
 		{
 			Rule: rule("hook that has run", judge.Deliberate,
-				"The kubelet runs a preStop hook again after a restart. Here it runs once, if the caller sets PreStopped."),
+				"After its own restart, the kubelet runs a preStop hook again. Here the hook runs once, if the caller sets PreStopped."),
 			change: hooksRanBefore,
 		},
 		{
@@ -37,12 +37,12 @@ func deviations() []deviation {
 		},
 		{
 			Rule: rule("sidecar behind one that does not run", judge.KubeletDefect,
-				"In the kubelet a sidecar waits only for the sidecar after it, and for none if that one does not run. Here it waits for all sidecars that come after it."),
+				"When the kubelet stops a pod, a sidecar waits only for the sidecar after it, and for no sidecar if that sidecar does not run. Here a sidecar waits for all sidecars that come after it."),
 			change: sidecarsInRow,
 		},
 		{
 			Rule: rule("sidecar beside an init container", judge.KubeletDefect,
-				"The kubelet stops sidecars while an init container still runs and may need them; here they are stopped after it."),
+				"The kubelet stops sidecars while an init container still runs and may need them; here the sidecars are stopped after the init container."),
 			change: initContainersFirst,
 		},
 		{

@@ -22,7 +22,7 @@ func (s *State) withoutBackoff() *State {
 
 func heldResize() deviation {
 	return deviation{
-		Rule: rule("resize while an init container backs off", judge.KubeletDefect, "The kubelet resizes no container while an init container of the pod backs off; this package does, because a container that can't be started does not delay others."),
+		Rule: rule("resize while an init container backs off", judge.KubeletDefect, "The kubelet resizes no container while an init container of the pod backs off; this package resizes containers then too, because a container that can't be started does not delay other containers."),
 		facts: func(s *State, f judge.Facts) {
 			if !goesOn(s, f) || !slices.ContainsFunc(s.Pod.Spec.InitContainers, func(c corev1.Container) bool { return s.current["wait "+c.Name] != "" }) {
 				return

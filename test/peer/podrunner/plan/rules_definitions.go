@@ -15,7 +15,7 @@ import (
 
 func clockSetBack() deviation {
 	return deviation{
-		Rule: rule("clock set back", judge.Deliberate, "For the kubelet, the newest instance of a container is the one with the latest creation time; for this package it is the one with the highest restart count, because clocks may be set back (kubernetes#134153)."),
+		Rule: rule("clock set back", judge.Deliberate, "For the kubelet, the newest instance of a container is the one with the latest creation time; for this package it is the instance with the highest restart count, because clocks may be set back (kubernetes#134153)."),
 		state: func(s *State) bool {
 			all := slices.Clone(s.Containers)
 			slices.SortStableFunc(all, func(a, b *Container) int {
@@ -64,7 +64,7 @@ func wholeDefinition() deviation {
 
 func failedStarts() deviation {
 	return deviation{
-		Rule: rule("back-off after failed starts", judge.Deliberate, "The kubelet's restart back-off grows with each attempt to start a container; here it grows with each container that was created."),
+		Rule: rule("back-off after failed starts", judge.Deliberate, "The kubelet's restart back-off grows with each attempt to start a container; here it grows with each instance that was created."),
 		state: func(s *State) bool {
 			n := len(s.Starts)
 			s.Starts = slices.DeleteFunc(s.Starts, func(st Start) bool { return st.Failed })

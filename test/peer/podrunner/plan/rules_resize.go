@@ -37,7 +37,7 @@ func (c *Container) takenFor(has corev1.ResourceRequirements) (changed bool) {
 
 func memoryInUse() deviation {
 	return deviation{
-		Rule: rule("memory in use", judge.Deliberate, "The kubelet does not lower a memory limit below the memory that is in use; this package does not check the use."),
+		Rule: rule("memory in use", judge.Deliberate, "The kubelet does not lower a memory limit below the memory that is in use; this package does not check how much memory is in use."),
 		state: func(s *State) bool {
 			used := s.Used
 			s.Used = 0

@@ -44,7 +44,7 @@ func restartAllMessage() deviation {
 
 func restartAllCreated() deviation {
 	return deviation{
-		Rule: rule("created containers in a restart of all", judge.Deliberate, "When all containers are restarted, the kubelet also stops those that were created but not started; this package only removes them."),
+		Rule: rule("created containers in a restart of all", judge.Deliberate, "When all containers are restarted, the kubelet also stops containers that were created but not started; this package only removes such containers."),
 		facts: func(s *State, f judge.Facts) {
 			for _, c := range s.Containers {
 				if f["restart all"] != "" && c.State == created {
@@ -57,7 +57,7 @@ func restartAllCreated() deviation {
 
 func restartAllBackoff() deviation {
 	return deviation{
-		Rule: rule("back-off of a restart of all", judge.Deliberate, "A restart of all containers (KEP-5532) backs off like any other restart; during the back-off all of them are stopped."),
+		Rule: rule("back-off of a restart of all", judge.Deliberate, "A restart of all containers (KEP-5532) backs off like any other restart; during the back-off all containers of the pod are stopped."),
 		facts: func(s *State, f judge.Facts) {
 			c := s.asker()
 			if f["restart all"] == "" || c == nil {

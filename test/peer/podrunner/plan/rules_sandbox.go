@@ -128,7 +128,7 @@ func (s *State) settle(spec *corev1.Container) {
 
 func neverRemoved() deviation {
 	return deviation{
-		Rule:  rule("removed sandbox of a pod that runs once", judge.KubeletDefect, "If the sandbox of a pod with restartPolicy Never was removed from the runtime, the kubelet runs all its containers again; this package runs only those that had not been created."),
+		Rule:  rule("removed sandbox of a pod that runs once", judge.KubeletDefect, "If the sandbox of a pod with restartPolicy Never was removed from the runtime, the kubelet runs all its containers again; this package runs only the containers that had never been created."),
 		state: func(s *State) bool { return len(s.Boxes) == 0 && s.runOnce() },
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 func stray() deviation {
 	return deviation{
-		Rule: rule("container that the spec does not name", judge.KubeletDefect, "The kubelet can't stop a pod in which a container runs that is no longer in the spec; this package can."),
+		Rule: rule("container that the spec does not name", judge.KubeletDefect, "The kubelet can't stop a pod in which a container runs that is no longer in the spec; this package stops such a pod."),
 		state: func(s *State) (changed bool) {
 			for _, c := range slices.Clone(s.Containers) {
 				if s.container(c.ID) != nil && !s.inSpec(c.Name) {

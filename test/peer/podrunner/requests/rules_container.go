@@ -23,7 +23,7 @@ func containerRules() []rule {
 		},
 		{
 			Name: "addresses in a pod's first hosts file", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "In the sync that creates a pod's sandbox the kubelet writes all addresses of the pod into the hosts file, in the runtime's order. Later it writes the first of each family, as in the status. This package always writes only the first of each family.",
+			Sentence: "In the sync that creates a pod's sandbox the kubelet writes all addresses of the pod into the hosts file, in the runtime's order. Later it writes the first of each family, as in the status. This package always writes only the first address of each family.",
 			Explains: func(s scene) bool {
 				return s.Fact == "file etc-hosts" && s.Kubelet != s.Ours && s.Ours == hostsInOrder(s, s.Kubelet)
 			},

@@ -72,7 +72,7 @@ func imageRules() []rule {
 		},
 		{
 			Name: "missing pull secrets", Class: judge.Deliberate, Doc: imagesDoc,
-			Sentence: "The kubelet reads a pod's pull secrets in every sync, and records an event about missing ones each time; this package reads them when an image needs a pull or a check.",
+			Sentence: "The kubelet reads a pod's pull secrets in every sync, and records an event about missing secrets each time; this package reads them when an image needs a pull or a check.",
 			Explains: func(s scene) bool {
 				return s.Fact == "event FailedToRetrieveImagePullSecret" && s.Ours == "" && s.Kubelet == missingSecrets(s) && !pulls(s)
 			},

@@ -66,7 +66,7 @@ func podResizeRules() []rule {
 		},
 		{
 			Name: "report of a pod without a limit", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "If a pod has no limit of memory or CPU, the kubelet subtracts its overhead from the number that means \"no limit\" when it reports the pod to the runtime; this package reports no limit.",
+			Sentence: "If a pod has no limit of memory or CPU, the kubelet subtracts the pod's overhead from the number that means \"no limit\" when it reports the pod to the runtime; this package reports no limit.",
 			Explains: func(s scene) bool {
 				overhead := pod(s).Spec.Overhead
 				switch s.Fact {

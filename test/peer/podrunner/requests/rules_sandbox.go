@@ -16,7 +16,7 @@ func sandboxRules() []rule {
 	return []rule{
 		{
 			Name: "host ports of sidecars", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "The kubelet maps only the ports of regular containers, and ignores a host port of a sidecar; this package also maps those of sidecars.",
+			Sentence: "The kubelet maps only the ports of regular containers, and ignores a host port of a sidecar; this package also maps the host ports of sidecars.",
 			Explains: func(s scene) bool {
 				ours, err := withSidecarPorts(s, s.Kubelet)
 				return strings.HasSuffix(s.Fact, "sandbox/port_mappings") && err == nil && s.Ours == ours
