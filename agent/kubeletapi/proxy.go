@@ -205,8 +205,8 @@ func (s *Server) proxy(w http.ResponseWriter, r *http.Request, target string, er
 			p.Out.URL, p.Out.Host = location, location.Host
 			p.Out.Header.Del("Authorization") // the token is not for the runtime
 		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			s.cfg.Logger.WarnContext(r.Context(), "could not connect a client with the runtime's stream", "path", r.URL.Path, "err", err)
+		ErrorHandler: func(w http.ResponseWriter, out *http.Request, err error) {
+			s.cfg.Logger.WarnContext(out.Context(), "could not connect a client with the runtime's stream", "path", r.URL.Path, "err", err)
 			refuse(w, err)
 		},
 		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug), // connections that one side closes
@@ -244,10 +244,9 @@ func (h *hijacker) release() {
 
 // runtimeError returns an error of the runtime with the HTTP code that the kubelet has for it.
 func runtimeError(err error) error {
-	switch grpcstatus.Code(err) {
-	case codes.NotFound:
+	if code := grpcstatus.Code(err); code == codes.NotFound {
 		return notFound("%v", err)
-	case codes.ResourceExhausted:
+	} else if code == codes.ResourceExhausted {
 		return &statusError{code: http.StatusTooManyRequests, message: err.Error()}
 	}
 	return err

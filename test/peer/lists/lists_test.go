@@ -61,12 +61,18 @@ func (idle) Node() *corev1.Node                                 { return &corev1
 func (idle) Health() []agent.Check                              { return nil }
 func (idle) Summary(context.Context) (*statsapi.Summary, error) { return &statsapi.Summary{}, nil }
 
-// hasPath returns whether agent/kubeletapi answers a path.
+// noStreams is a runtime whose streams nothing asks for.
+type noStreams struct{ kubeletapi.Streams }
+
+// hasPath returns whether agent/kubeletapi has a path. A pod or a container that does not exist
+// is an answer of its own.
 func hasPath(t *testing.T) func(string) bool {
 	t.Helper()
 	text := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	token := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(token, []byte("secret"), 0o600))
 	s, err := kubeletapi.New(kubeletapi.Config{
-		Agent:   idle{},
+		Agent: idle{}, PodLogs: t.TempDir(), Streams: noStreams{}, Access: kubeletapi.Access{TokenFile: token},
 		Configz: func() map[string]any { return nil },
 		Metrics: text, ProbeMetrics: text, ResourceMetrics: text, Pprof: true,
 	})
@@ -80,7 +86,7 @@ func hasPath(t *testing.T) func(string) bool {
 		path = regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(path, "cmdline")
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody))
-		return answer.Code < 400
+		return answer.Code < 400 || answer.Code != http.StatusMethodNotAllowed && answer.Body.String() != "404 page not found\n"
 	}
 }
 
