@@ -189,8 +189,8 @@ func (r *Report) explain(now time.Time) string {
 
 // explain returns the facts that determine the rank of a candidate, and whether the
 // candidate is evicted.
-func (d *Decision) explain(place int) string {
-	c := &d.Candidates[place]
+func (d *Decision) explain(index int) string {
+	c := &d.Candidates[index]
 	var facts []string
 	if c.Preferred {
 		facts = append(facts, "preferred")
@@ -212,7 +212,7 @@ func (d *Decision) explain(place int) string {
 		return text + " - not evicted: " + c.Kept
 	}
 	for i := range d.Victims {
-		if d.Victims[i].Index == place {
+		if d.Victims[i].Index == index {
 			return fmt.Sprintf("%s - evicted, grace period %ds", text, d.Victims[i].GracePeriodSeconds)
 		}
 	}

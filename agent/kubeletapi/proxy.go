@@ -49,39 +49,33 @@ func streamsDisabled(w http.ResponseWriter, _ *http.Request) {
 
 // exec connects the client with a command in a container.
 func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
-	options, err := parseStreams(r.URL.Query())
-	if err != nil {
-		refuse(w, badRequest(err))
-		return
-	}
-	id, err := s.runningContainer(r)
+	id, streams, err := s.requestedStreams(r)
 	if err != nil {
 		refuse(w, err)
 		return
 	}
-	answer, err := s.cfg.Streams.Exec(r.Context(), &runtimeapi.ExecRequest{
-		ContainerId: id, Cmd: r.URL.Query()[corev1.ExecCommandParam],
-		Tty: options.tty, Stdin: options.stdin, Stdout: options.stdout, Stderr: options.stderr,
+	s.proxy(w, r, func() (string, error) {
+		answer, err := s.cfg.Streams.Exec(r.Context(), &runtimeapi.ExecRequest{
+			ContainerId: id, Cmd: r.URL.Query()[corev1.ExecCommandParam],
+			Tty: streams.tty, Stdin: streams.stdin, Stdout: streams.stdout, Stderr: streams.stderr,
+		})
+		return answer.GetUrl(), err
 	})
-	s.proxy(w, r, answer.GetUrl(), err)
 }
 
 // attach connects the client with the main process of a container.
 func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
-	options, err := parseStreams(r.URL.Query())
-	if err != nil {
-		refuse(w, badRequest(err))
-		return
-	}
-	id, err := s.runningContainer(r)
+	id, streams, err := s.requestedStreams(r)
 	if err != nil {
 		refuse(w, err)
 		return
 	}
-	answer, err := s.cfg.Streams.Attach(r.Context(), &runtimeapi.AttachRequest{
-		ContainerId: id, Tty: options.tty, Stdin: options.stdin, Stdout: options.stdout, Stderr: options.stderr,
+	s.proxy(w, r, func() (string, error) {
+		answer, err := s.cfg.Streams.Attach(r.Context(), &runtimeapi.AttachRequest{
+			ContainerId: id, Tty: streams.tty, Stdin: streams.stdin, Stdout: streams.stdout, Stderr: streams.stderr,
+		})
+		return answer.GetUrl(), err
 	})
-	s.proxy(w, r, answer.GetUrl(), err)
 }
 
 // portForward connects the client with ports of a pod.
@@ -101,8 +95,10 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 		refuse(w, notFound("pod %q has no ready sandbox", pod.Spec.Name))
 		return
 	}
-	answer, err := s.cfg.Streams.PortForward(r.Context(), &runtimeapi.PortForwardRequest{PodSandboxId: sandbox.GetId(), Port: ports})
-	s.proxy(w, r, answer.GetUrl(), err)
+	s.proxy(w, r, func() (string, error) {
+		answer, err := s.cfg.Streams.PortForward(r.Context(), &runtimeapi.PortForwardRequest{PodSandboxId: sandbox.GetId(), Port: ports})
+		return answer.GetUrl(), err
+	})
 }
 
 // run runs a command in a container, and responds with its output when the command has ended.
@@ -122,6 +118,16 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	if _, err := w.Write(append(stdout, stderr...)); err != nil {
 		s.cfg.Logger.DebugContext(r.Context(), "could not send the output of a command", "pod", r.PathValue("namespace")+"/"+r.PathValue("pod"), "err", err)
 	}
+}
+
+// requestedStreams returns the ID of the running container that a request for exec or attach
+// names, and the streams that the client wants.
+func (s *Server) requestedStreams(r *http.Request) (id string, wanted streams, err error) {
+	if wanted, err = parseStreams(r.URL.Query()); err != nil {
+		return "", wanted, badRequest(err)
+	}
+	id, err = s.runningContainer(r)
+	return id, wanted, err
 }
 
 // streams are the streams that a client of exec or attach requests.
@@ -178,10 +184,15 @@ func (s *Server) runningContainer(r *http.Request) (string, error) {
 	return c.GetId(), nil
 }
 
-// proxy connects the client with the stream that the runtime serves at target. It returns when
-// one side has closed the stream, or the request's context is done. If err, the error of the
-// runtime, is not nil, proxy responds with err instead.
-func (s *Server) proxy(w http.ResponseWriter, r *http.Request, target string, err error) {
+// proxy connects the client with a stream of the runtime: start returns the URL at which the
+// runtime serves the stream. proxy returns when one side has closed the stream, or the request's
+// context is done. It does not call start for a request that asks for no upgrade.
+func (s *Server) proxy(w http.ResponseWriter, r *http.Request, start func() (target string, err error)) {
+	if r.Header.Get("Upgrade") == "" {
+		refuse(w, &statusError{code: http.StatusInternalServerError, message: "Upgrade request required"}) // as in the kubelet
+		return
+	}
+	target, err := start()
 	if err != nil {
 		refuse(w, runtimeError(err))
 		return
@@ -189,10 +200,6 @@ func (s *Server) proxy(w http.ResponseWriter, r *http.Request, target string, er
 	location, err := url.Parse(target)
 	if err != nil {
 		refuse(w, err)
-		return
-	}
-	if r.Header.Get("Upgrade") == "" {
-		refuse(w, &statusError{code: http.StatusInternalServerError, message: "Upgrade request required"}) // as in the kubelet
 		return
 	}
 	transport := &http.Transport{DisableKeepAlives: true}

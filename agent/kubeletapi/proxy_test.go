@@ -1,11 +1,12 @@
 package kubeletapi_test
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -72,6 +73,10 @@ func (f *streamRuntime) ExecSync(_ context.Context, id string, command []string,
 }
 
 func (f *streamRuntime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Upgrade") == spdy {
+		f.echo(w)
+		return
+	}
 	upgrader := websocket.Upgrader{Subprotocols: []string{"v4.channel.k8s.io"}}
 	conn, err := upgrader.Upgrade(w, r, nil)
 	if err != nil {
@@ -92,6 +97,22 @@ func (f *streamRuntime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.mu.Unlock()
 		_ = conn.WriteMessage(websocket.BinaryMessage, message)
 	}
+}
+
+// spdy is the protocol that kubectl requests if WebSocket is not available.
+const spdy = "SPDY/3.1"
+
+// echo switches to SPDY, and sends back what the client sends until the client closes its side.
+// The proxy does not look into the protocol.
+func (f *streamRuntime) echo(w http.ResponseWriter) {
+	conn, buffer, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+spdy+"\r\n\r\n")
+	_, _ = io.Copy(conn, buffer)
 }
 
 // streamBed is a server with one pod before a streamRuntime.
@@ -215,6 +236,31 @@ func TestStreams_CopyBothDirectionsUntilTheClientCloses(t *testing.T) {
 	require.Equal(t, []string{"one", "two"}, runtime.got)
 }
 
+func TestStreams_SPDY(t *testing.T) {
+	t.Parallel()
+	b := newStreamBed(t, &streamRuntime{})
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(b.url, "http://"))
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "POST /exec/ns/p/c?command=true&output=1 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\n"+
+		"Connection: Upgrade\r\nUpgrade: "+spdy+"\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\nContent-Length: 0\r\n\r\n")
+	require.NoError(t, err)
+	reader := bufio.NewReader(conn)
+	answer, err := http.ReadResponse(reader, nil)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusSwitchingProtocols, answer.StatusCode)
+	require.Equal(t, spdy, answer.Header.Get("Upgrade"))
+	for _, text := range []string{"one", "two"} {
+		_, err = io.WriteString(conn, text)
+		require.NoError(t, err)
+		got := make([]byte, len(text))
+		_, err = io.ReadFull(reader, got)
+		require.NoError(t, err)
+		require.Equal(t, text, string(got))
+	}
+}
+
 func TestRun_ReturnsTheOutput(t *testing.T) {
 	t.Parallel()
 	runtime := &streamRuntime{}
@@ -273,6 +319,7 @@ func TestStreams_RefuseInvalidRequests(t *testing.T) {
 	code, _, body := get(t, http.DefaultClient, b.url+"/exec/ns/p/c?command=true&output=1", "Authorization", "Bearer secret")
 	require.Equal(t, http.StatusInternalServerError, code, "as in the kubelet")
 	require.Equal(t, "Upgrade request required\n", body)
+	require.Empty(t, runtime.asked, "the runtime gets no request for a stream that is not opened")
 }
 
 func TestStreams_RuntimeErrorsHaveTheKubeletsCodes(t *testing.T) {
@@ -289,30 +336,18 @@ func TestStreams_RuntimeErrorsHaveTheKubeletsCodes(t *testing.T) {
 	}
 }
 
-// lockedBuffer is a buffer for concurrent writers.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
 func TestStreams_RuntimeWithoutAServer(t *testing.T) {
 	t.Parallel()
-	log := &lockedBuffer{}
+	var log lines
 	runtime := &streamRuntime{}
-	b := newStreamBed(t, runtime, func(c *kubeletapi.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	b := newStreamBed(t, runtime, func(c *kubeletapi.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	runtime.url = "http://127.0.0.1:1"
 	code, body := b.refused("/exec/ns/p/c?command=true&output=1")
 	require.Equal(t, http.StatusInternalServerError, code)
 	require.Contains(t, body, "connection refused")
 	require.NoError(t, b.stop())
-	require.Equal(t, 1, strings.Count(log.b.String(), "\n"), log.b.String())
-	require.Contains(t, log.b.String(), "path=/exec/ns/p/c")
+	require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
+	require.Contains(t, log.String(), "path=/exec/ns/p/c")
 }
 
 func TestStreams_NeedAToken(t *testing.T) {

@@ -124,6 +124,34 @@ func TestEnsure_LastCallerCancelsThePull(t *testing.T) {
 	})
 }
 
+func TestPulled_CancelledPullHasWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cancelled images.PullInfo
+		s := live(t, func(c *images.Config) {
+			c.MaxParallelPulls = 1
+			c.Observer.Pulled = func(info images.PullInfo) {
+				if info.Err != nil {
+					cancelled = info
+				}
+			}
+		})
+		s.node.registry = slow(time.Minute)
+		var first sync.WaitGroup
+		first.Go(func() {
+			_, err := s.Ensure(t.Context(), images.Request{Pod: pod("a"), Image: "a:1"})
+			require.NoError(t, err)
+		})
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := s.Ensure(ctx, images.Request{Pod: pod("b"), Image: "b:1"})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		first.Wait()
+		require.Equal(t, 10*time.Second, cancelled.Waited)
+		require.Zero(t, cancelled.Took)
+	})
+}
+
 func TestParallelPullsAreLimited(t *testing.T) {
 	for name, tc := range map[string]struct {
 		limit int

@@ -213,6 +213,7 @@ func TestOrphans_SameNameWhenTheFirstInspectionFails(t *testing.T) {
 		b.set(newPod("web", "web:2", withUID("two")))
 		time.Sleep(10 * time.Second)
 		require.Equal(t, []string{"slow:1"}, b.images("web"))
+		require.True(t, b.mayRun("one"), "its state in the runtime is unknown")
 		node.ClearFaults("")
 		b.eventually("the new one runs", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
 		b.stop()
