@@ -54,8 +54,8 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	s.proxy(w, r, func() (string, error) {
-		answer, err := s.cfg.Streams.Exec(r.Context(), &runtimeapi.ExecRequest{
+	s.proxy(w, r, func(ctx context.Context) (string, error) {
+		answer, err := s.cfg.Streams.Exec(ctx, &runtimeapi.ExecRequest{
 			ContainerId: id, Cmd: r.URL.Query()[corev1.ExecCommandParam],
 			Tty: streams.tty, Stdin: streams.stdin, Stdout: streams.stdout, Stderr: streams.stderr,
 		})
@@ -70,8 +70,8 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	s.proxy(w, r, func() (string, error) {
-		answer, err := s.cfg.Streams.Attach(r.Context(), &runtimeapi.AttachRequest{
+	s.proxy(w, r, func(ctx context.Context) (string, error) {
+		answer, err := s.cfg.Streams.Attach(ctx, &runtimeapi.AttachRequest{
 			ContainerId: id, Tty: streams.tty, Stdin: streams.stdin, Stdout: streams.stdout, Stderr: streams.stderr,
 		})
 		return answer.GetUrl(), err
@@ -95,8 +95,8 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 		refuse(w, notFound("pod %q has no ready sandbox", pod.Spec.Name))
 		return
 	}
-	s.proxy(w, r, func() (string, error) {
-		answer, err := s.cfg.Streams.PortForward(r.Context(), &runtimeapi.PortForwardRequest{PodSandboxId: sandbox.GetId(), Port: ports})
+	s.proxy(w, r, func(ctx context.Context) (string, error) {
+		answer, err := s.cfg.Streams.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: sandbox.GetId(), Port: ports})
 		return answer.GetUrl(), err
 	})
 }
@@ -187,12 +187,12 @@ func (s *Server) runningContainer(r *http.Request) (string, error) {
 // proxy connects the client with a stream of the runtime: start returns the URL at which the
 // runtime serves the stream. proxy returns when one side has closed the stream, or the request's
 // context is done. It does not call start for a request that asks for no upgrade.
-func (s *Server) proxy(w http.ResponseWriter, r *http.Request, start func() (target string, err error)) {
+func (s *Server) proxy(w http.ResponseWriter, r *http.Request, start func(context.Context) (target string, err error)) {
 	if r.Header.Get("Upgrade") == "" {
 		refuse(w, &statusError{code: http.StatusInternalServerError, message: "Upgrade request required"}) // as in the kubelet
 		return
 	}
-	target, err := start()
+	target, err := start(r.Context())
 	if err != nil {
 		refuse(w, runtimeError(err))
 		return

@@ -19,6 +19,8 @@ const (
 	// after a container was started. idlePeriod is that time while no container is started.
 	savePeriod = 2 * time.Second
 	idlePeriod = time.Hour
+	// saveRetry is the time after a failed save. A disk may be full for long.
+	saveRetry = time.Minute
 )
 
 // savedBackoff saves the back-offs of container restarts. Without saved back-offs, a container
@@ -53,8 +55,8 @@ func (b *savedBackoff) save(ctx context.Context) time.Duration {
 		return idlePeriod
 	}
 	if err := state.Save(ctx, b.store, backoffKey, now); err != nil {
-		b.log.WarnContext(ctx, "could not save the restart back-offs, will retry", "err", err)
-		return savePeriod
+		b.log.WarnContext(ctx, "could not save the restart back-offs, will retry", "retryIn", saveRetry, "err", err)
+		return saveRetry
 	}
 	b.saved, b.unchanged = now, false
 	return savePeriod

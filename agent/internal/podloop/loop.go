@@ -337,8 +337,8 @@ func (l *Loop) wake(uid types.UID) {
 
 // workerMoved handles a new phase of a worker.
 func (l *Loop) workerMoved(uid types.UID, pod *corev1.Pod, phase podworker.Phase) {
-	if moved := l.cfg.Observers.Workers.PhaseChanged; moved != nil {
-		moved(uid, pod, phase)
+	if changed := l.cfg.Observers.Workers.PhaseChanged; changed != nil {
+		changed(uid, pod, phase)
 	}
 	l.post(func() { l.apply(event{kind: evPhaseChanged, uid: uid, phase: phase}) })
 }

@@ -97,7 +97,7 @@ func TestBackoffs_FailedSaveIsRetried(t *testing.T) {
 	require.NoError(t, err)
 	b := savedBackoff{Backoff: backoff, store: store, log: slog.New(slog.DiscardHandler)}
 	b.Next("a", time.Now())
-	require.Equal(t, savePeriod, b.save(t.Context()))
+	require.Equal(t, saveRetry, b.save(t.Context()))
 	_, err = store.Get(t.Context(), backoffKey)
 	require.Error(t, err)
 	store.full = false
